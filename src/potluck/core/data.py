@@ -1,0 +1,94 @@
+"""Examples in memory, and who holds which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from potluck.core.types import Batch
+
+Prepare = Callable[[Tensor], Tensor]
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+
+
+class Examples(Protocol):
+    """Examples that can be taken by number, a batch at a time."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
+        """These examples as one batch; with a generator they are for training and may be augmented."""
+
+    def labels(self, index: Tensor) -> Tensor:
+        """The targets of these examples."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Examples as two contiguous tensors: a batch is one index into both."""
+
+    inputs: Tensor
+    targets: Tensor
+    prepare: Prepare | None = None  # what every batch goes through, e.g. bytes to normalised floats
+    augment: Augment | None = None  # what only training batches go through, before `prepare`
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
+        inputs = self.inputs[index]
+        if rng is not None and self.augment is not None:
+            inputs = self.augment(inputs, rng)
+        return (self.prepare(inputs) if self.prepare is not None else inputs), self.targets[index]
+
+    def labels(self, index: Tensor) -> Tensor:
+        return self.targets[index]
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Who holds what: client i has `order[offsets[i]:offsets[i + 1]]`. Two tensors, however many clients."""
+
+    order: Tensor
+    offsets: Tensor
+
+    @staticmethod
+    def of_lists(lists: list[Tensor]) -> Holdings:
+        """Holdings from one index tensor per client."""
+        sizes = torch.tensor([0, *(len(indices) for indices in lists)])
+        return Holdings(torch.cat(lists) if lists else torch.empty(0, dtype=torch.long), sizes.cumsum(0))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def of(self, client: int) -> Tensor:
+        """The examples this client holds."""
+        return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+    def size(self, client: int) -> int:
+        """How many examples this client holds."""
+        return int(self.offsets[client + 1] - self.offsets[client])
+
+
+def batches(examples: Examples, held: Tensor, size: int, epochs: int, rng: torch.Generator) -> Iterator[Batch]:
+    """Shuffled training batches of the held examples, every example once per epoch.
+
+    A single leftover example joins the batch before it: batch norm cannot train on one. Batches
+    that are asked to be of one example stay so.
+    """
+    for _ in range(epochs):
+        parts = list(torch.split(held[torch.randperm(len(held), generator=rng)], size))
+        if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
+            parts[-2:] = [torch.cat(parts[-2:])]
+        for part in parts:
+            yield examples.take(part, rng)
+
+
+def chunks(examples: Examples, size: int) -> Iterator[Batch]:
+    """All examples in order, as they are, `size` at a time."""
+    for index in torch.split(torch.arange(len(examples)), size):
+        yield examples.take(index)

@@ -1,0 +1,48 @@
+"""The only training loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from potluck.core.types import Batch, Phase, Train
+
+
+def learning_rate(train: Train, round: int, rounds: int) -> float:
+    """The rate of a round (0-based): constant, stepped at milestones, or lr/2 (1 + cos πt/T)."""
+    if train.schedule == "multistep":
+        return train.lr * train.decay ** sum(round >= milestone for milestone in train.milestones)
+    if train.schedule == "cosine":
+        return train.lr / 2 * (1 + math.cos(math.pi * round / rounds))
+    return train.lr
+
+
+def make_optimizer(net: nn.Module, phase: Phase, train: Train, lr: float) -> torch.optim.Optimizer:
+    """A fresh optimiser for what the phase trains; what it does not decay is a group of its own."""
+    trained = [(name, p) for name, p in net.named_parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for name, p in trained if phase.decays(name)], "weight_decay": train.weight_decay},
+        {"params": [p for name, p in trained if not phase.decays(name)], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if train.optimizer == "adam":
+        return torch.optim.Adam(groups, lr=lr)
+    return torch.optim.SGD(groups, lr=lr, momentum=train.momentum)
+
+
+def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train, lr: float) -> None:
+    """Train a network in place on a stream of batches."""
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(phase.trains(name))
+    optimizer = make_optimizer(net, phase, train, lr)
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    net.train()
+    for batch in stream:
+        optimizer.zero_grad()
+        phase.loss(net, batch, phase.extra).backward()  # type: ignore[no-untyped-call]
+        if train.clip:
+            nn.utils.clip_grad_norm_(trained, train.clip)
+        optimizer.step()

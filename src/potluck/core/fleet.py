@@ -1,0 +1,46 @@
+"""Who exists and what each can carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from potluck.core.data import Examples, Holdings
+from potluck.core.types import Client, Level
+
+
+class Assignment(Protocol):
+    """How levels are given to clients: to the whole fleet, or anew to the cohort of every round."""
+
+    per_cohort: ClassVar[bool]
+
+    def __call__(self, clients: int, levels: tuple[Level, ...], round: int, seed: int) -> Tensor:
+        """The index of each of these clients' level in this round."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The clients of a federation. Nothing is stored for a client that has never been asked for."""
+
+    levels: tuple[Level, ...]
+    assignment: Assignment
+    holdings: Holdings
+    examples: Examples
+    seed: int
+    labels: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.holdings)
+
+    def deal(self, clients: int, round: int) -> Tensor:
+        """The index of the level of each of so many clients in this round."""
+        return self.assignment(clients, self.levels, round, self.seed)
+
+    def client(self, id: int, level: Level) -> Client:
+        """What client `id`, now of this level, tells the server of itself."""
+        if id not in self.labels:
+            self.labels[id] = tuple(torch.unique(self.examples.labels(self.holdings.of(id))).tolist())
+        return Client(id, level, self.holdings.size(id), self.labels[id])
