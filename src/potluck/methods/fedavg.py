@@ -1,0 +1,32 @@
+"""FedAvg: every client trains the same network, the server takes the mean weighted by examples.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep
+Networks from Decentralized Data (AISTATS 2017).
+
+Departures: none in the averaging. In a fleet of unequal devices one network cannot suit all, so
+`width` says which one is trained, and devices too small for it sit out: the two honest baselines
+are the smallest width (everybody takes part) and the largest (only the strong do).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from potluck.core.method import Method
+from potluck.core.types import Context, Level, Ratio
+
+
+@dataclass(frozen=True)
+class FedAvg(Method):
+    """One network for all; devices that cannot carry it sit out."""
+
+    paper: ClassVar[str] = "McMahan et al.: Communication-Efficient Learning of Deep Networks (AISTATS 2017)"
+
+    width: Ratio | None = None  # of the network everybody trains; the largest level's if not given
+
+    def ratio(self, level: Level, ctx: Context) -> float:
+        return self.width if self.width is not None else ctx.task.largest.ratio
+
+    def admits(self, level: Level, ctx: Context) -> bool:
+        return level.ratio >= self.ratio(level, ctx)

@@ -1,0 +1,63 @@
+"""Finding the layer that makes the logits, and checking that they fit the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from potluck.core.errors import ModelError
+from potluck.core.types import Level
+
+
+def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
+    """The parameters of the last layer that runs and has one row per class; empty if no layer does."""
+    ran: list[tuple[str, ...]] = []
+
+    def note(name: str) -> Callable[[nn.Module, object, object], None]:
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            rows = [f"{name}.{own}" if name else own for own, p in module.named_parameters(recurse=False)]
+            whole = all(len(p) == classes for p in module.parameters(recurse=False) if p.dim())
+            if rows and whole and isinstance(output, Tensor) and output.shape[-1] == classes:
+                ran.append(tuple(rows))
+
+        return hook
+
+    hooks = [module.register_forward_hook(note(name)) for name, module in net.named_modules()]
+    try:
+        run_once(net, example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return ran[-1] if ran else ()
+
+
+def run_once(net: nn.Module, example: Tensor) -> Tensor:
+    """The network's output for one example, in evaluation mode, leaving the mode as it was."""
+    training = net.training
+    net.eval()
+    try:
+        with torch.no_grad():
+            output = net(example)
+    finally:
+        net.train(training)
+    if not isinstance(output, Tensor):
+        raise ModelError(f"the network must return a tensor of logits, but it returns {type(output).__name__}")
+    return output
+
+
+def check_outputs(net: nn.Module, example: Tensor, classes: int, level: Level) -> None:
+    """Refuse a network that cannot run on the data or whose output has no place for every label."""
+    try:
+        outputs = run_once(net, example).shape[-1]
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise ModelError(
+            f"the network of level '{level.name}' (ratio {level.ratio:g}) cannot run on an input of shape "
+            f"{tuple(example.shape[1:])}: {error}"
+        ) from error
+    if outputs != classes:
+        raise ModelError(
+            f"the network of level '{level.name}' (ratio {level.ratio:g}) has {outputs} outputs, but the labels "
+            f"go from 0 to {classes - 1}: it needs {classes}"
+        )

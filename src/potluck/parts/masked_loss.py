@@ -1,0 +1,38 @@
+"""Cross-entropy over the classes a client has, so that absent classes are not unlearned."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from potluck.core.method import cross_entropy
+from potluck.core.types import Batch, Client, Tensors
+
+Fill = Literal["zero", "-inf"]
+_VALUE = {"zero": 0.0, "-inf": -torch.inf}
+
+
+def label_mask(client: Client, classes: int) -> Tensor:
+    """True for every class that occurs in the client's training data."""
+    mask = torch.zeros(classes, dtype=torch.bool)
+    mask[list(client.labels)] = True
+    return mask
+
+
+def masked_logits(logits: Tensor, mask: Tensor, fill: Fill) -> Tensor:
+    """z_c for the classes a client has, 0 (or -inf) for those it has not (HeteroFL, sec. 2.3)."""
+    return logits.masked_fill(~mask, _VALUE[fill])
+
+
+def loss_zero(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    """Cross-entropy with absent classes' logits at 0, as the authors' code has it."""
+    inputs, targets = batch
+    return cross_entropy(masked_logits(net(inputs), extra["mask"], "zero"), targets)
+
+
+def loss_minus_infinity(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    """Cross-entropy with absent classes at probability zero, as the paper words it."""
+    inputs, targets = batch
+    return cross_entropy(masked_logits(net(inputs), extra["mask"], "-inf"), targets)
