@@ -1,0 +1,56 @@
+"""Moving a site into a worker: code by value, large tensors through shared memory."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import cloudpickle
+import torch
+
+from potluck.core.client import Site
+from potluck.engines.slot import Layout, Slot
+
+LARGE = 1 << 16  # bytes from which a tensor is worth sharing rather than copying
+
+
+class Packer(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles what a user wrote anywhere (a script, a notebook, a lambda), large tensors aside."""
+
+    def __init__(self, file: io.BytesIO, slot: Slot) -> None:
+        super().__init__(file)
+        self.slot = slot
+        self.end = 0
+
+    def persistent_id(self, obj: object) -> Layout | None:
+        if type(obj) is not torch.Tensor or obj.requires_grad or obj.device.type != "cpu":
+            return None
+        if obj.numel() * obj.element_size() < LARGE:
+            return None
+        layout, self.end = self.slot.write({"": obj}, self.end)
+        return layout
+
+
+class Unpacker(pickle.Unpickler):
+    """Reads what `Packer` wrote in the parent process, never anything that came over a wire."""
+
+    def __init__(self, file: io.BytesIO, slot: Slot) -> None:
+        super().__init__(file)
+        self.slot = slot
+
+    def persistent_load(self, pid: Layout) -> torch.Tensor:
+        return self.slot.views(pid)[""]
+
+
+def pack(site: Site, slot: Slot) -> bytes:
+    """The site as bytes for the pipe, its large tensors in the slot."""
+    file = io.BytesIO()
+    Packer(file, slot).dump(site)
+    return file.getvalue()
+
+
+def unpack(content: bytes, slot: Slot) -> Site:
+    """The site again, its large tensors shared with every other worker."""
+    site = Unpacker(io.BytesIO(content), slot).load()
+    assert isinstance(site, Site)
+    return site

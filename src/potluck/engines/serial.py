@@ -1,0 +1,44 @@
+"""One client after the other, in this process: the plainest engine, and the one others are checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from potluck.core.client import Site, Work, perform
+from potluck.core.types import Job, Tensors, Update
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: how sums are split over threads would show in the last bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Serial:
+    """Runs clients one after the other."""
+
+    def __init__(self) -> None:
+        self.personal: dict[int, Tensors] = {}
+
+    def open(self, site: Site) -> None:
+        self.site = site
+
+    def map(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
+        for job in jobs:
+            with one_thread():
+                update, personal = perform(work, self.site, job, self.personal.get(job.client.id, {}))
+            if personal:
+                self.personal[job.client.id] = {name: tensor.clone() for name, tensor in personal.items()}
+            yield replace(update, payload={name: tensor.clone() for name, tensor in update.payload.items()})
+
+    def close(self) -> None:
+        pass
