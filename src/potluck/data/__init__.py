@@ -1,0 +1,1 @@
+"""Data sets, who holds what of them, and which device is of which level."""

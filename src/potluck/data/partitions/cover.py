@@ -1,0 +1,82 @@
+"""What all partitions share: from "who owns each example" to holdings, and the checks at the border."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from potluck.core.data import Holdings
+from potluck.core.errors import DataError
+
+NOBODY = -1
+
+
+class Partition(Protocol):
+    """A rule that gives training examples to clients; its fields are its options."""
+
+    def __call__(self, targets: Tensor, clients: int, rng: torch.Generator, owners: Tensor | None = None) -> Holdings:
+        """Who holds what. `owners` is who each example came from, for data that came from people."""
+
+
+def holdings_by_client(client_of: Tensor, clients: int) -> Holdings:
+    """Holdings from every example's client; an example of `NOBODY` is left out.
+
+    >>> holdings_by_client(torch.tensor([1, 0, NOBODY, 1]), clients=2).of(1)
+    tensor([0, 3])
+    """
+    order = client_of.argsort(stable=True)
+    used = client_of != NOBODY
+    sizes = client_of[used].bincount(minlength=clients)
+    return Holdings(order[len(order) - int(used.sum()) :], boundaries(sizes))
+
+
+def boundaries(sizes: Tensor) -> Tensor:
+    """Where parts of these sizes begin and end when they lie one after the other."""
+    return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+
+
+def even_sizes(total: int, parts: int) -> Tensor:
+    """`total` in `parts` whole sizes that differ by one at most, the larger ones first.
+
+    >>> even_sizes(10, 4)
+    tensor([3, 3, 2, 2])
+    """
+    return torch.full((parts,), total // parts) + (torch.arange(parts) < total % parts)
+
+
+def dropped(holdings: Holdings, total: int) -> int:
+    """How many of `total` examples no client holds."""
+    return total - len(holdings.order)
+
+
+def require_examples(targets: Tensor, clients: int, each: int = 1) -> None:
+    """Refuse more clients than there are examples for."""
+    if clients < 1:
+        raise DataError(f"clients is {clients}, but a federation needs at least 1")
+    if len(targets) < clients * each:
+        raise DataError(
+            f"{clients} clients need at least {each} of the {len(targets)} training examples each: "
+            f"ask for at most {len(targets) // each} clients"
+        )
+
+
+def require_labels(targets: Tensor, partition: str) -> None:
+    """Refuse targets that are not one class per example."""
+    if targets.dim() != 1:
+        raise DataError(
+            f"partition {partition!r} needs one label per example, but the targets have the shape "
+            f"{tuple(targets.shape)}: use 'iid' or 'natural'"
+        )
+
+
+def require_classes(present: int, clients: int, wanted: int, field: str) -> None:
+    """Refuse more classes per client than there are, and too few places for all classes."""
+    if wanted > present:
+        raise DataError(f"{field} is {wanted}, but the training examples have only {present} classes")
+    if clients * wanted < present:
+        raise DataError(
+            f"{clients} clients with {field} = {wanted} have {clients * wanted} places for {present} classes: "
+            f"ask for at least {-(-present // wanted)} clients or a larger {field}"
+        )

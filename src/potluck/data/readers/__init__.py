@@ -1,0 +1,1 @@
+"""Files to tensors: one module per format; every complaint names the file."""
