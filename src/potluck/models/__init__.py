@@ -1,0 +1,1 @@
+"""Plain networks; their only concession to heterogeneity is a `width` argument."""

@@ -1,0 +1,36 @@
+"""HeteroFL's network for MNIST."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import pairwise
+
+from torch import nn
+
+from potluck.models.scaling import ceil_widths
+from potluck.models.shapes import image_shape
+
+
+def heterofl_cnn(
+    width: float = 1.0,
+    *,
+    shape: tuple[int, ...] = (1, 28, 28),
+    classes: int = 10,
+    hidden: tuple[int, ...] = (64, 128, 256, 512),
+) -> nn.Module:
+    """3x3 convolutions with batch norm, halved by max pooling in between, averaged into a linear head.
+
+    >>> sum(p.numel() for p in heterofl_cnn(1 / 16).parameters())
+    6594
+    """
+    channels, _, _ = image_shape("heterofl-cnn", shape, smallest=2 ** (len(hidden) - 1))
+    layers: list[nn.Module] = []
+    for inner, outer in pairwise([channels, *ceil_widths(width, hidden)]):
+        if layers:
+            layers.append(nn.MaxPool2d(2))
+        layers += [nn.Conv2d(inner, outer, 3, padding=1), nn.BatchNorm2d(outer), nn.ReLU()]
+    head = nn.Linear(outer, classes)
+    nn.init.zeros_(head.bias)
+    return nn.Sequential(
+        OrderedDict(body=nn.Sequential(*layers), pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), head=head)
+    )

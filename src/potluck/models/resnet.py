@@ -1,0 +1,77 @@
+"""ResNets for small images, as FedHM and FLANC slim them: a 3x3 stem and no max pooling."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from potluck.models.scaling import round_widths
+from potluck.models.shapes import image_shape
+
+WIDTHS = (64, 128, 256, 512)
+STRIDES = (1, 2, 2, 2)
+
+
+class BasicBlock(nn.Module):
+    """relu(norm2(conv2(relu(norm1(conv1(x))))) + shortcut(x))."""
+
+    def __init__(self, inner: int, outer: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inner, outer, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outer)
+        self.relu1 = nn.ReLU()
+        self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outer)
+        self.relu2 = nn.ReLU()
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inner != outer:
+            self.shortcut = nn.Sequential(nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
+
+    def forward(self, x: Tensor) -> Tensor:
+        added = self.norm2(self.conv2(self.relu1(self.norm1(self.conv1(x)))))
+        out: Tensor = self.relu2(added + self.shortcut(x))
+        return out
+
+
+def stage(inner: int, outer: int, stride: int, count: int) -> nn.Module:
+    """`count` blocks, of which the first changes width and resolution."""
+    rest = [BasicBlock(outer, outer, 1) for _ in range(count - 1)]
+    return nn.Sequential(BasicBlock(inner, outer, stride), *rest)
+
+
+def assemble(channels: int, stem: int, widths: Sequence[int], blocks: Sequence[int], classes: int) -> nn.Module:
+    """A network of a stem, four stages called layer1 to layer4, an average and a linear head."""
+    stages = [stage(*sizes) for sizes in zip([stem, *widths[:-1]], widths, STRIDES, blocks, strict=True)]
+    return nn.Sequential(
+        OrderedDict(
+            stem=nn.Sequential(nn.Conv2d(channels, stem, 3, padding=1, bias=False), nn.BatchNorm2d(stem), nn.ReLU()),
+            **{f"layer{number}": layer for number, layer in enumerate(stages, start=1)},
+            pool=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+            head=nn.Linear(widths[-1], classes),
+        )
+    )
+
+
+def resnet18(width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10) -> nn.Module:
+    """ResNet-18 with 2, 2, 2, 2 blocks.
+
+    >>> sum(p.numel() for p in resnet18(0.35).parameters())
+    1373160
+    """
+    channels, _, _ = image_shape("resnet18", shape)
+    widths = round_widths(width, WIDTHS)
+    return assemble(channels, widths[0], widths, (2, 2, 2, 2), classes)
+
+
+def resnet34(width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 100) -> nn.Module:
+    """ResNet-34 with 3, 4, 6, 3 blocks.
+
+    >>> sum(p.numel() for p in resnet34(0.4).parameters())
+    3423974
+    """
+    channels, _, _ = image_shape("resnet34", shape)
+    widths = round_widths(width, WIDTHS)
+    return assemble(channels, widths[0], widths, (3, 4, 6, 3), classes)
