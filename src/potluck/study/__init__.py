@@ -1,0 +1,1 @@
+"""Experiments: read, put together, run, recorded, resumed."""

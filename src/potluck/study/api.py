@@ -1,0 +1,166 @@
+"""The short way in: `potluck.run` with a network and data of one's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from potluck import methods
+from potluck.core.data import Arrays
+from potluck.core.errors import DataError
+from potluck.core.fleet import Assignment
+from potluck.core.method import Method
+from potluck.core.random import stream
+from potluck.core.types import Train
+from potluck.data.assignment import Fixed
+from potluck.data.dataset import Dataset
+from potluck.data.own import examples_from
+from potluck.data.partitions import Partition, partition_named
+from potluck.engines import make_engine
+from potluck.study.config import FleetSection, Named, TaskSection, read_plug
+from potluck.study.experiment import assemble
+from potluck.study.run import Result, Watcher, execute
+from potluck.study.schema import Origin, Table, as_table, read_table
+
+Settings = TypeVar("Settings")
+
+
+def run(
+    *,
+    model: Callable[[float], nn.Module],
+    data: Any,
+    levels: Mapping[str, float],
+    clients: int,
+    rounds: int,
+    method: str | Method = "heterofl",
+    test: Any = 0.2,
+    partition: Named | Partition = "iid",
+    assignment: Assignment | None = None,
+    train: Train | None = None,
+    cohort: int | float = 10,
+    evaluate_every: int = 1,
+    calibration_clients: int = 100,
+    seed: int = 0,
+    engine: str = "local",
+    workers: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Train one network per device class in a simulated federation.
+
+    `model(width)` builds a plain `nn.Module`; `levels` gives each device class its width. `data` is
+    a `Dataset` of Potluck's, a pair of arrays or tensors, or any `torch.utils.data.Dataset` of
+    (input, label) pairs; `test` is more of the same, or the share of the data to hold out. With
+    `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
+
+    >>> import torch, potluck
+    >>> class Net(torch.nn.Module):
+    ...     def __init__(self, width):
+    ...         super().__init__()
+    ...         self.hidden, self.head = torch.nn.Linear(4, int(16 * width)), torch.nn.Linear(int(16 * width), 2)
+    ...     def forward(self, x):
+    ...         return self.head(self.hidden(x).relu())
+    >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    >>> result = potluck.run(model=Net, data=(x, (x[:, 0] > 0).long()), levels={"server": 1.0, "watch": 0.25},
+    ...                      clients=6, rounds=3, train=potluck.Train(lr=0.1), engine="serial")
+    >>> result.export("watch").hidden
+    Linear(in_features=4, out_features=4, bias=True)
+    """
+    chosen = method if isinstance(method, Method) else methods.find(method)()
+    here = Origin()
+    rule = read_plug(partition_named, partition, "partition", here) if isinstance(partition, str | dict) else partition
+    dealt = assignment or Fixed()
+    task = read_table(
+        TaskSection,
+        {
+            "model": name_of_object(model),
+            "rounds": rounds,
+            "evaluate_every": evaluate_every,
+            "calibration_clients": calibration_clients,
+        },
+        "task",
+        "it",
+        here,
+    )
+    fleet = read_table(
+        FleetSection,
+        {"clients": clients, "levels": dict(levels), "cohort": cohort, "assignment": plug_table(dealt)},
+        "fleet",
+        "it",
+        here,
+    )
+    experiment = assemble(
+        model=model,
+        data=as_dataset(data, test, seed),
+        method=recheck(chosen, "method"),
+        levels=fleet.levels,
+        clients=fleet.clients,
+        rounds=task.rounds,
+        partition=rule,
+        assignment=dealt,
+        train=recheck(train or Train(), "train"),
+        cohort=fleet.cohort,
+        evaluate_every=task.evaluate_every,
+        calibration_clients=task.calibration_clients,
+        seed=seed,
+    )
+    record = {
+        "name": task.model,
+        "seed": seed,
+        "task": as_table(task),
+        "data": {"source": {"name": f"{len(experiment.site.examples)} examples"}, "partition": plug_table(rule)},
+        "fleet": as_table(fleet),
+        "method": plug_table(chosen),
+        "train": as_table(experiment.task.train),
+    }
+    running = make_engine(engine, workers)
+    try:
+        return execute(experiment, running, record, Path(out) if out is not None else None, resume, watcher)
+    finally:
+        running.close()
+
+
+def as_dataset(data: Any, test: Any, seed: int) -> Dataset:
+    """The user's data, divided into what clients hold and what models are scored on."""
+    if isinstance(data, Dataset):
+        return data
+    examples = examples_from(data)
+    if isinstance(test, float):
+        kept, scored = hold_out(examples, test, seed)
+    else:
+        kept, scored = examples, examples_from(test)
+    return Dataset(kept, scored, classes=int(max(kept.targets.max(), scored.targets.max())) + 1)
+
+
+def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]:
+    """Examples to train on and a random share of them to score on."""
+    held = math.ceil(len(examples) * share)
+    if not 0 < held < len(examples):
+        raise DataError(f"test is {share}, which leaves {held} of {len(examples)} examples to score on; try 0.2")
+    order = torch.randperm(len(examples), generator=stream(seed, "test"))
+    return tuple(
+        replace(examples, inputs=examples.inputs[part], targets=examples.targets[part])  # type: ignore[return-value]
+        for part in (order[held:], order[:held])
+    )
+
+
+def recheck(settings: Settings, section: str) -> Settings:
+    """The same settings with types and ranges checked, which their constructor does not do."""
+    return read_table(type(settings), as_table(settings), section, type(settings).__name__, Origin())
+
+
+def plug_table(thing: object) -> Table:
+    """What a thing is and how it is set, for the record."""
+    return {"name": name_of_object(type(thing)), **(as_table(thing) if is_dataclass(thing) else {})}
+
+
+def name_of_object(thing: object) -> str:
+    """`module:name` of a class or function."""
+    return f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', type(thing).__name__)}"

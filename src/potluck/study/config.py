@@ -1,0 +1,220 @@
+"""An experiment as text: strict TOML, overridden from the command line, resolved to the last default."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+from annotated_types import Ge, Len
+
+from potluck import methods
+from potluck.core.errors import ConfigError
+from potluck.core.fleet import Assignment
+from potluck.core.method import Method
+from potluck.core.types import Ratio, Train
+from potluck.data.assignment import assignment_named
+from potluck.data.partitions import Partition, partition_named
+from potluck.study.schema import Origin, Table, as_table, read_table
+
+Named = str | dict[str, Any]
+"""A thing by name, or a table with its `name` and its options."""
+
+
+@dataclass(frozen=True)
+class TaskSection:
+    """What is learned and for how long."""
+
+    model: Named
+    rounds: Annotated[int, Ge(1)]
+    evaluate_every: Annotated[int, Ge(1)] = 1
+    calibration_clients: Annotated[int, Ge(1)] = 100  # at most this many measure batch-norm statistics
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """Which data, and how they are divided over the clients."""
+
+    source: Named
+    partition: Named = "iid"
+
+
+@dataclass(frozen=True)
+class FleetSection:
+    """How many clients, of which levels, and how many take part in a round."""
+
+    clients: Annotated[int, Ge(1)]
+    levels: Annotated[dict[str, Ratio], Len(1)]
+    assignment: Named = "fixed"
+    cohort: Annotated[int, Ge(1)] | Ratio = 10  # a number of clients, or a share (0.1) of those able
+
+
+@dataclass(frozen=True)
+class EngineSection:
+    """Where clients run."""
+
+    name: str = "local"
+    workers: Annotated[int, Ge(0)] = 0  # processes; 0 for one per core
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole experiment, every setting known."""
+
+    name: str
+    seed: int
+    task: TaskSection
+    data: DataSection
+    fleet: FleetSection
+    method: Method
+    train: Train
+    engine: EngineSection
+    partition: Partition
+    assignment: Assignment
+    method_name: str
+    origin: Origin = field(default_factory=Origin, compare=False, repr=False)
+
+    def resolved(self) -> Table:
+        """Every setting as it is in effect."""
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "task": {**as_table(self.task), "model": name_and_options(self.task.model)},
+            "data": {
+                "source": name_and_options(self.data.source),
+                "partition": {"name": name_of(self.data.partition), **as_table(self.partition)},
+            },
+            "fleet": {
+                **as_table(self.fleet),
+                "assignment": {"name": name_of(self.fleet.assignment), **as_table(self.assignment)},
+            },
+            "method": {"name": self.method_name, **as_table(self.method)},
+            "train": as_table(self.train),
+            "engine": as_table(self.engine),
+        }
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The sections a file must and may have, before any of them is read."""
+
+    task: Table
+    data: Table
+    fleet: Table
+    method: Table
+    train: Table = field(default_factory=dict)
+    engine: Table = field(default_factory=dict)
+    name: str = "experiment"
+    seed: Annotated[int, Ge(0)] = 0
+
+
+def name_of(named: Named) -> str:
+    """The name in a name or a table."""
+    return named if isinstance(named, str) else str(named.get("name", ""))
+
+
+def name_and_options(named: Named) -> Table:
+    """A name or a table, as a table."""
+    return {"name": named} if isinstance(named, str) else named
+
+
+def options_of(named: Named) -> Table:
+    """The options beside the name."""
+    return {} if isinstance(named, str) else {key: value for key, value in named.items() if key != "name"}
+
+
+def read_config(path: Path, overrides: Iterable[str] = ()) -> Config:
+    """An experiment from a TOML file and `key=value` overrides."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a text file: {error.reason} at byte {error.start}") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    changed = set()
+    for override in overrides:
+        changed.add(apply_override(table, override))
+    table.setdefault("name", path.stem)
+    return parse_config(table, Origin(path, text, frozenset(changed)))
+
+
+def apply_override(table: Table, override: str) -> str:
+    """Set one `section.key=value` in a table; returns the key."""
+    key, separator, text = override.partition("=")
+    *sections, last = key.strip().split(".")
+    if not separator or not last:
+        raise ConfigError(f"--set {override}: expected key=value, such as train.lr=0.05")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word is a string, so that quotes need not survive the shell
+    for section in sections:
+        inner = table.setdefault(section, {})
+        if isinstance(inner, str):  # `partition = "iid"` and `partition.alpha=1`: the name becomes a table
+            inner = table[section] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {override}: '{section}' is {inner!r}, which has no settings of its own")
+        table = inner
+    table[last] = value
+    return key.strip()
+
+
+def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
+    """A config from tables, every part checked."""
+    outline = read_table(Outline, table, "", "the config", origin)
+    task = read_table(TaskSection, outline.task, "task", "it", origin)
+    data = read_table(DataSection, outline.data, "data", "it", origin)
+    fleet = read_table(FleetSection, outline.fleet, "fleet", "it", origin)
+    method_name = outline.method.get("name")
+    if not isinstance(method_name, str):
+        raise ConfigError(f"[method] needs a 'name', such as 'heterofl'{origin.place('method', 'name')}")
+    return Config(
+        name=outline.name,
+        seed=outline.seed,
+        task=task,
+        data=data,
+        fleet=fleet,
+        method=read_plug(methods.find, outline.method, "method", origin),
+        train=read_table(Train, outline.train, "train", "it", origin),
+        engine=read_table(EngineSection, outline.engine, "engine", "it", origin),
+        partition=read_plug(partition_named, data.partition, "data.partition", origin),
+        assignment=read_plug(assignment_named, fleet.assignment, "fleet.assignment", origin),
+        method_name=method_name,
+        origin=origin,
+    )
+
+
+def read_plug(find: Callable[[str], Any], named: Named, section: str, origin: Origin) -> Any:
+    """A thing by name with its options: the name finds the dataclass, the options fill it."""
+    name, (outer, _, key) = name_of(named), section.rpartition(".")
+    try:
+        schema = find(name)
+    except ConfigError as error:
+        place = origin.place(section, "name") if isinstance(named, dict) and not outer else origin.place(outer, key)
+        raise ConfigError(f"[{section}] {error}{place}") from error
+    return read_table(schema, options_of(named), section, name, origin)
+
+
+def write_toml(table: Table) -> str:
+    """A table as TOML text."""
+    return tomli_w.dumps(table)
+
+
+def differences(one: Table, other: Table, prefix: str = "") -> list[str]:
+    """The dotted keys in which two tables differ, with both values."""
+    found = []
+    for key in sorted({*one, *other}):
+        mine, yours = one.get(key), other.get(key)
+        if isinstance(mine, dict) and isinstance(yours, dict):
+            found += differences(mine, yours, f"{prefix}{key}.")
+        elif mine != yours:
+            found.append(f"{prefix}{key} ({json.dumps(mine)} there, {json.dumps(yours)} here)")
+    return found

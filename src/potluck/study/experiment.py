@@ -1,0 +1,159 @@
+"""Everything a run needs, as objects: put together from a config, or from what a user has in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from potluck.core.client import Site
+from potluck.core.data import Examples
+from potluck.core.errors import ConfigError, ModelError
+from potluck.core.fleet import Assignment, Fleet
+from potluck.core.method import Method
+from potluck.core.random import stream
+from potluck.core.server import cohort_size
+from potluck.core.types import Batch, Level, Task, Train
+from potluck.data.dataset import Dataset
+from potluck.data.partitions import Partition
+from potluck.parts.cost import LevelCost, level_cost
+from potluck.parts.head import check_outputs, find_head
+from potluck.study.config import Config, name_of, options_of
+from potluck.study.sources import load_source, model_factory
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A federation ready to run."""
+
+    site: Site
+    fleet: Fleet
+    test: Examples
+    cohort: int | float
+    evaluate_every: int
+    calibration_clients: int
+
+    @property
+    def method(self) -> Method:
+        return self.site.method
+
+    @property
+    def task(self) -> Task:
+        return self.site.task
+
+    def admitted(self) -> list[Level]:
+        """The levels whose devices take part."""
+        ctx = self.site.context(0)
+        return [level for level in self.task.levels if self.method.admits(level, ctx)]
+
+    def costs(self) -> list[LevelCost]:
+        """What each admitted level costs."""
+        ctx = self.site.context(0)
+        state = self.method.init(ctx)
+        return [level_cost(self.method, state, level, ctx) for level in self.admitted()]
+
+
+def assemble(
+    *,
+    model: Callable[[float], nn.Module],
+    data: Dataset,
+    method: Method,
+    levels: Mapping[str, float],
+    clients: int,
+    rounds: int,
+    partition: Partition,
+    assignment: Assignment,
+    train: Train,
+    cohort: int | float,
+    evaluate_every: int,
+    calibration_clients: int,
+    seed: int,
+) -> Experiment:
+    """Put an experiment together, and refuse at once what could only fail later."""
+    ranked = make_levels(levels)
+    example = made_up(data.train)
+    task = Task(
+        model=model,
+        levels=ranked,
+        classes=data.classes,
+        head=check_model(model, ranked, example[0], data.classes),
+        example=example,
+        train=train,
+        rounds=rounds,
+    )
+    targets = data.train.labels(torch.arange(len(data.train)))
+    holdings = partition(targets, clients, stream(seed, "partition"), data.owners)
+    fleet = Fleet(ranked, assignment, holdings, data.train, seed)
+    dealt_to = cohort_size(cohort, clients) if assignment.per_cohort else clients
+    fleet.deal(dealt_to, round=0)  # a mix that does not fit the levels is refused here
+    site = Site(method, task, seed, data.train, holdings)
+    experiment = Experiment(site, fleet, data.test, cohort, evaluate_every, calibration_clients)
+    if not experiment.admitted():
+        raise ConfigError(
+            f"the method admits none of the levels {', '.join(f'{level.name} ({level.ratio:g})' for level in ranked)}: "
+            "its network is wider than every device; lower its width or raise a level"
+        )
+    return experiment
+
+
+def from_config(config: Config) -> Experiment:
+    """The experiment that a config describes."""
+    data = load_source(config.data.source)
+    shape = tuple(made_up(data.train)[0].shape[1:])
+    return assemble(
+        model=model_factory(name_of(config.task.model), options_of(config.task.model), shape, data.classes),
+        data=data,
+        method=config.method,
+        levels=config.fleet.levels,
+        clients=config.fleet.clients,
+        rounds=config.task.rounds,
+        partition=config.partition,
+        assignment=config.assignment,
+        train=config.train,
+        cohort=config.fleet.cohort,
+        evaluate_every=config.task.evaluate_every,
+        calibration_clients=config.task.calibration_clients,
+        seed=config.seed,
+    )
+
+
+def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:
+    """Levels from names and ratios, each ratio in (0, 1]."""
+    for name, ratio in levels.items():
+        if not 0 < ratio <= 1:
+            raise ConfigError(f"level '{name}' has the ratio {ratio!r}, but it should be above 0 and at most 1")
+    if not levels:
+        raise ConfigError("levels is empty, but a fleet needs at least one, such as {'phone': 0.5}")
+    return tuple(Level(name, float(ratio)) for name, ratio in levels.items())
+
+
+def made_up(examples: Examples) -> Batch:
+    """A batch of one with the shape and type of the data, and nothing of its content."""
+    inputs, targets = examples.take(torch.tensor([0]))
+    return torch.zeros_like(inputs), torch.zeros_like(targets)
+
+
+def check_model(
+    model: Callable[[float], nn.Module], levels: tuple[Level, ...], example: Tensor, classes: int
+) -> tuple[str, ...]:
+    """Build the network of every level and try it on one example; returns the head's parameters."""
+    for level in levels:
+        net = build(model, level)
+        check_outputs(net, example, classes, level)
+    largest = max(levels, key=lambda level: level.ratio)
+    return find_head(build(model, largest), example, classes)
+
+
+def build(model: Callable[[float], nn.Module], level: Level) -> nn.Module:
+    """The network of a level; a factory that fails is named."""
+    name = getattr(model, "__name__", type(model).__name__)
+    with torch.random.fork_rng(devices=[]):
+        try:
+            net = model(level.ratio)
+        except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as error:
+            raise ModelError(f"{name}({level.ratio:g}) for level '{level.name}' fails: {error}") from error
+    if not isinstance(net, nn.Module):
+        raise ModelError(f"{name}({level.ratio:g}) returns {type(net).__name__}, but it should return an nn.Module")
+    return net

@@ -1,0 +1,173 @@
+"""A run on disk: what it was asked, what happened, where it stands, what came out.
+
+config.toml            the resolved config, before the first round
+costs.json             what each level costs
+metrics.jsonl          one line per round
+checkpoint/            the state after the last finished round
+final.safetensors      the server's state at the end
+models/<level>.safetensors
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from potluck.core.checkpoint import read, save, write_atomically
+from potluck.core.errors import RunError
+from potluck.core.tensors import state_of
+from potluck.core.types import Tensors
+from potluck.parts.cost import LevelCost
+from potluck.study.config import differences, write_toml
+from potluck.study.schema import Table
+
+SERVER, PERSONAL = "server/", "personal/"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands: all that a resume needs."""
+
+    rounds_done: int
+    state: Tensors
+    personal: dict[int, Tensors]  # what stays on each client
+    metrics_bytes: int
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint" / "latest.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def final(self) -> Path:
+        return self.path / "final.safetensors"
+
+    def model(self, level: str) -> Path:
+        """Where the model of a level is, once the run is finished."""
+        return self.path / "models" / f"{level}.safetensors"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory, so that no two runs write to it; the lock ends with the process, however it ends."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR)
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error.strerror}; choose another directory") from error
+        with os.fdopen(handle):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunError(f"{self.path} is in use by another run; wait for it, or choose another") from error
+            yield
+
+    def begin(self, config: Table, costs: list[LevelCost], resume: bool) -> Progress | None:
+        """Claim the directory for this config; where an earlier run of it stands, if it is to be resumed."""
+        if self.config.exists():
+            if not resume:
+                raise RunError(f"{self.path} already holds a run; add --resume to continue it, or choose another --out")
+            self.require_same(config)
+        if self.checkpoint.exists():
+            return self.rewind()
+        write_atomically(self.path / "costs.json", json.dumps([asdict(cost) for cost in costs], indent=1).encode())
+        write_atomically(self.metrics, b"")
+        write_atomically(self.config, write_toml(config).encode())
+        return None
+
+    def require_same(self, config: Table) -> None:
+        """Refuse to continue a run of another config; where its clients run is free to change."""
+        there = read_toml(self.config)
+        changed = differences({**there, "engine": {}}, {**config, "engine": {}})
+        if changed:
+            raise RunError(f"{self.path} holds a run of another config: {'; '.join(changed)}")
+
+    def rewind(self) -> Progress:
+        """Where the run stands, with the metrics cut back to that point."""
+        progress = self.progress()
+        if not self.metrics.exists() or self.metrics.stat().st_size < progress.metrics_bytes:
+            raise RunError(
+                f"{self.metrics} is shorter than when {self.checkpoint} was written; restore it, or start over"
+            )
+        os.truncate(self.metrics, progress.metrics_bytes)
+        return progress
+
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        tensors, about = read(self.checkpoint)
+        personal: dict[int, Tensors] = {}
+        for name, tensor in tensors.items():
+            if name.startswith(PERSONAL):
+                client, _, rest = name.removeprefix(PERSONAL).partition("/")
+                personal.setdefault(int(client), {})[rest] = tensor
+        state = {name.removeprefix(SERVER): t for name, t in tensors.items() if name.startswith(SERVER)}
+        return Progress(int(about["rounds_done"]), state, personal, int(about["metrics_bytes"]))
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a round's line to the metrics and force it to disk."""
+        with self.metrics.open("ab") as file:
+            file.write(json.dumps(record).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def keep(self, rounds_done: int, state: Tensors, personal: Mapping[int, Tensors]) -> None:
+        """Write the checkpoint; the metrics' length goes into it, so that both always agree."""
+        tensors = {f"{SERVER}{name}": tensor for name, tensor in state.items()}
+        for client, kept in personal.items():
+            tensors |= {f"{PERSONAL}{client}/{name}": tensor for name, tensor in kept.items()}
+        save(self.checkpoint, tensors, {"rounds_done": rounds_done, "metrics_bytes": self.metrics.stat().st_size})
+
+    def finish(self, state: Tensors, models: Mapping[str, nn.Module], rounds: int) -> None:
+        """Write what came out: a plain model per level, and the server's state last of all."""
+        for level, net in models.items():
+            save(self.model(level), state_of(net), {"level": level, "rounds_done": rounds})
+        save(self.final, state, {"rounds_done": rounds})
+
+    def records(self) -> list[dict[str, Any]]:
+        """The metrics, one record per finished round."""
+        try:
+            lines = self.metrics.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise RunError(f"{self.path} holds no run: cannot read {self.metrics} ({error.strerror})") from error
+        try:
+            return [json.loads(line) for line in lines]
+        except json.JSONDecodeError as error:
+            raise RunError(f"{self.metrics} is damaged: {error}") from error
+
+    def costs(self) -> list[dict[str, Any]]:
+        """What each level costs, as counted before the first round."""
+        try:
+            found: list[dict[str, Any]] = json.loads((self.path / "costs.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError) as error:
+            raise RunError(f"cannot read {self.path / 'costs.json'}: {error}") from error
+        return found
+
+
+def read_toml(path: Path) -> Table:
+    """A TOML file of ours, or an error that names it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"cannot read {path}: {error}") from error

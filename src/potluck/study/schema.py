@@ -1,0 +1,100 @@
+"""Reading a table of settings into a dataclass, with errors that name the place, the value and what would be right."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from potluck.core.errors import ConfigError
+
+Schema = TypeVar("Schema")
+Table = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where settings came from, so that an error can point there."""
+
+    file: Path | None = None
+    text: str = ""
+    overrides: frozenset[str] = frozenset()  # dotted keys that came from the command line
+
+    def place(self, section: str, key: str) -> str:
+        """` (file:line)` of a key, or what else is known of its origin."""
+        dotted = f"{section}.{key}" if section else key
+        if any(dotted == override or override.startswith(f"{dotted}.") for override in self.overrides):
+            return f" (--set {dotted})"
+        if self.file is None:
+            return ""
+        line = find_line(self.text, section, key)
+        return f" ({self.file}:{line})" if line else f" ({self.file})"
+
+
+def find_line(text: str, section: str, key: str) -> int | None:
+    """The number of the line in which a section sets a key."""
+    current = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[([^\]]+)\]", line):
+            current = header[1].strip()
+        if current == section and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]", line):
+            return number
+        if header and f"{section}.{key}".strip(".") == current:
+            return number
+    return None
+
+
+def fields_of(schema: type[Any]) -> list[str]:
+    """The keys a table of this schema may have."""
+    return [field.name for field in dataclasses.fields(schema) if field.init]
+
+
+def unknown_key(section: str, owner: str, key: str, known: list[str], origin: Origin) -> ConfigError:
+    """The error for a key that nothing reads."""
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(known) or 'no settings'}"
+    where = f"[{section}] " if section else ""
+    return ConfigError(f"{where}{owner} has no '{key}'; {hint}{origin.place(section, key)}")
+
+
+def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, owner: str, origin: Origin) -> Schema:
+    """A dataclass from a table of settings: no unknown keys, no silent conversions, ranges checked."""
+    known = fields_of(schema)
+    for key in table:
+        if key not in known:
+            raise unknown_key(section, owner, key, known, origin)
+    try:
+        # JSON, because strict mode then takes an array for a tuple, as TOML has no tuples
+        return TypeAdapter(schema).validate_json(json.dumps(table), strict=True)
+    except ValidationError as error:
+        raise explain(error, table, section, owner, origin) from error
+
+
+def explain(error: ValidationError, table: Mapping[str, Any], section: str, owner: str, origin: Origin) -> ConfigError:
+    """The first thing wrong with a table, as a sentence."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    key = path[0] if path else ""
+    where = f"[{section}] " if section else ""
+    if first["type"] == "missing":
+        return ConfigError(f"{where}{owner} needs '{key}'{origin.place(section, '')}")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):  # a check that is spoken of in our own words
+        return ConfigError(f"{where}{cause}{origin.place(section, key)}")
+    wanted = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    name = ".".join(part for part in path if "[" not in part) or owner
+    return ConfigError(f"{where}{name} is {first['input']!r}, but it should be {wanted}{origin.place(section, key)}")
+
+
+def as_table(instance: object) -> Table:
+    """A dataclass's settings as a table, `None` (not given) left out."""
+    assert dataclasses.is_dataclass(instance)
+    values = {name: getattr(instance, name) for name in fields_of(type(instance))}
+    plain = json.loads(json.dumps(values))
+    return {name: value for name, value in plain.items() if value is not None}

@@ -1,0 +1,54 @@
+"""Data sources and networks by the names that configs use."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from potluck.core.errors import ConfigError
+from potluck.core.plug import import_attribute
+from potluck.data import sources
+from potluck.data.dataset import Dataset
+from potluck.models.catalogue import find_model
+from potluck.study.config import Named, name_of, options_of
+from potluck.study.schema import Origin, Table, unknown_key
+
+
+def load_source(named: Named) -> Dataset:
+    """A data set by name, or `package.module:function` that returns one."""
+    name, options = name_of(named), options_of(named)
+    if ":" in name:
+        function = import_attribute(name, "data source")
+        if not callable(function):
+            raise ConfigError(f"[data] source '{name}' is not a function that returns a Dataset")
+        data = function(**known_options(function, options, "data.source", name))
+        if not isinstance(data, Dataset):
+            raise ConfigError(f"[data] source '{name}' returns {type(data).__name__}, but it should return a Dataset")
+        return data
+    return sources.load(name, **known_options(sources.load, options, "data.source", name))
+
+
+def model_factory(name: str, options: Table, shape: tuple[int, ...], classes: int) -> Callable[[float], nn.Module]:
+    """A network by name, or `package.module:factory` of the user's; told shape and classes if it asks for them."""
+    factory = import_attribute(name, "model") if ":" in name else find_model(name)
+    if not callable(factory):
+        raise ConfigError(f"[task] model '{name}' is not a function of the width")
+    asked = inspect.signature(factory).parameters
+    told: Table = {key: value for key, value in {"shape": shape, "classes": classes}.items() if key in asked}
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    return partial(factory, **{**told, **known_options(factory, given, "task.model", name)})
+
+
+def known_options(function: Callable[..., Any], options: Table, section: str, owner: str) -> Table:
+    """The options, if the function takes all of them."""
+    parameters = inspect.signature(function).parameters.values()
+    named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    for key in options:
+        if key not in named and not takes_any:
+            raise unknown_key(section, owner, key, named, Origin())
+    return options
