@@ -4,10 +4,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint type check clean
+.PHONY: help setup demo test lint type check bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything Potluck needs
 
@@ -21,10 +21,7 @@ demo: $(STAMP)  ## three federations of unequal devices on handwritten digits, s
 	$(BIN)/potluck demo
 
 test: $(STAMP)  ## run the tests (a few minutes on 2 cores)
-	$(BIN)/pytest -n 2 -m 'not slow'
-
-test-slow: $(STAMP)  ## run the tests that take longer
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2
 
 lint: $(STAMP)  ## check style and formatting
 	$(BIN)/ruff check .
@@ -34,6 +31,9 @@ type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
 check: lint type test  ## everything CI runs
+
+bench: $(STAMP)  ## measure speed, as ratios of things timed side by side
+	$(BIN)/python benchmarks/data.py
 
 clean:  ## remove .venv and caches (never your runs)
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

@@ -8,6 +8,7 @@ from potluck.core.method import Method
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Train, Update
 from potluck.data.dataset import Dataset
 from potluck.study.api import run
+from potluck.study.costs import costs
 from potluck.study.run import Result
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "Tensors",
     "Train",
     "Update",
+    "costs",
     "run",
 ]

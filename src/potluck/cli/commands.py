@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from potluck import methods
+from potluck.cli.costs import costs
+from potluck.cli.data import data_app, partition
 from potluck.cli.demo import run_demo
-from potluck.cli.show import console, in_bytes, progress_bar, quantity, table_of
+from potluck.cli.options import ConfigPath, DataDir, Overrides
+from potluck.cli.show import console, progress_bar, table_of
 from potluck.cli.summary import comparison, summarise
 from potluck.contract import CHECKS, check_method
 from potluck.core.checkpoint import read, save
 from potluck.core.errors import ConfigError, RunError
 from potluck.core.tensors import state_of
 from potluck.engines import make_engine
-from potluck.parts.cost import peak_training_memory
 from potluck.study.config import parse_config, read_config
 from potluck.study.experiment import from_config
 from potluck.study.record import RunDirectory, read_toml
@@ -41,12 +43,9 @@ app = typer.Typer(
     add_completion=False,
 )
 
-ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="an experiment as a TOML file")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a setting, e.g. train.lr=0.1; repeatable")
-]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
+app.command()(costs)
+app.command()(partition)
+app.add_typer(data_app, name="data")
 
 
 @app.command()
@@ -62,6 +61,7 @@ def demo(
 def run(
     config: ConfigPath,
     overrides: Overrides = None,
+    data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="the run's directory  [default: runs/NAME]")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="continue where an earlier run of this config stopped")
@@ -70,7 +70,7 @@ def run(
     """Run an experiment and record it."""
     read = read_config(config, overrides or [])
     directory = out or Path("runs") / read.name
-    experiment = from_config(read)
+    experiment = from_config(read, data_dir)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # an operator's stop is as clean as Ctrl-C
     engine = make_engine(read.engine.name, read.engine.workers)
     try:
@@ -83,31 +83,6 @@ def run(
         engine.close()
     console.print(comparison(f"{read.name} ({read.method_name})", {read.name: summarise(directory)}))
     console.print(f"Saved in {directory}: metrics.jsonl, final.safetensors and a model per level in models/.")
-
-
-@app.command()
-def costs(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """What each level costs a device: parameters, MACs, bytes per round, peak training memory."""
-    experiment = from_config(read_config(config, overrides or []))
-    ctx = experiment.site.context(0)
-    state = experiment.method.init(ctx)
-    rows: list[dict[str, Any]] = []
-    for level, cost in zip(experiment.admitted(), experiment.costs(), strict=True):
-        peak = peak_training_memory(experiment.method, state, level, ctx)
-        rows.append({**vars(cost), "peak_training_memory": peak})
-    if as_json:
-        typer.echo(json.dumps(rows, indent=1))
-        return
-    columns = {
-        "level": [row["level"] for row in rows],
-        "ratio": [f"{row['ratio']:g}" for row in rows],
-        "parameters": [f"{row['parameters']:,}" for row in rows],
-        "MACs per example": [quantity(row["macs"]) for row in rows],
-        "bytes down": [in_bytes(row["bytes_down"]) for row in rows],
-        "bytes up": [in_bytes(row["bytes_up"]) for row in rows],
-        "peak training memory": [in_bytes(row["peak_training_memory"]) for row in rows],
-    }
-    console.print(table_of(f"Per client and round, batches of {experiment.task.train.batch_size}", columns))
 
 
 @app.command()
@@ -137,7 +112,7 @@ def check(
     failed = 0
     for title, problem in check_method(method()):
         failed += problem is not None
-        console.print(f"[red]fails[/red]  {title}: {problem}" if problem else f"[green]holds[/green]  {title}")
+        console.print(f"[red]fails[/red]  {title}: {escape(problem)}" if problem else f"[green]holds[/green]  {title}")
     if failed:
         raise ConfigError(f"{name} breaks {failed} of {len(CHECKS)} expectations")
     console.print(f"{name} meets all {len(CHECKS)} expectations.")
@@ -145,24 +120,25 @@ def check(
 
 @app.command()
 def export(
-    run: RunPath,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
     level: Annotated[str, typer.Option(help="the device class")],
     out: Annotated[Path, typer.Option(help="the file to write, e.g. watch.safetensors")],
+    data_dir: DataDir = None,
 ) -> None:
     """Write one level's model as a safetensors file of plain weights; an unfinished run gives its latest."""
     record = RunDirectory(run)
     if record.model(level).exists():
         weights, about = read(record.model(level))
     else:
-        weights, about = export_unfinished(record, level)
+        weights, about = export_unfinished(record, level, data_dir)
     save(out, weights, about)
     console.print(f"Wrote {out}: level {level} after {about['rounds_done']} rounds.")
 
 
-def export_unfinished(record: RunDirectory, level: str) -> tuple[Any, dict[str, Any]]:
+def export_unfinished(record: RunDirectory, level: str, data_dir: Path | None) -> tuple[Any, dict[str, Any]]:
     """A level's weights from the last finished round of a run."""
     config = parse_config(read_toml(record.config), Origin(record.config))
-    experiment = from_config(config)
+    experiment = from_config(config, data_dir)
     admitted = {known.name: known for known in experiment.admitted()}
     if level not in admitted:
         raise RunError(f"{record.path} has no level '{level}'; it has {', '.join(admitted)}")

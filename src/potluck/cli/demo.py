@@ -32,13 +32,13 @@ def demo_config(method: Table, seed: int) -> Config:
         "seed": seed,
         "task": {
             "model": {"name": "heterofl-cnn", "hidden": [32, 64, 128, 256]},
-            "rounds": 30,
-            "evaluate_every": 10,
+            "rounds": 15,
+            "evaluate_every": 5,
         },
         "data": {"source": "digits", "partition": {"name": "dirichlet", "alpha": 0.3}},
-        "fleet": {"clients": 40, "levels": LEVELS, "cohort": 10},
+        "fleet": {"clients": 40, "levels": LEVELS, "cohort": 0.25},
         "method": method,
-        "train": {"lr": 0.05, "epochs": 3},
+        "train": {"lr": 0.05, "epochs": 5},
     }
     return parse_config(table, Origin())
 

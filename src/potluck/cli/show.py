@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -18,7 +19,7 @@ NOTHING = "-"
 
 
 class ProgressBar:
-    """Shows a run's rounds as a bar, with the accuracy of every level as of the last evaluation."""
+    """Shows rounds done, clients done since, and the accuracy in percent of every level as last evaluated."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self.bar, self.task, self.clients = bar, task, 0
@@ -28,15 +29,14 @@ class ProgressBar:
 
     def client_done(self, update: Update) -> None:
         self.clients += 1
-        self.bar.update(self.task, clients=f"{self.clients} clients")
+        self.bar.update(self.task, clients=f"+{self.clients}")
 
     def round_done(self, record: Record) -> None:
         self.clients = 0
-        self.bar.update(self.task, completed=record["round"])
-        accuracies = {name: found["accuracy"] for name, found in record["levels"].items()}
-        if any(accuracy is not None for accuracy in accuracies.values()):
-            shown = "  ".join(f"{name} {percent(accuracy)}" for name, accuracy in accuracies.items())
-            self.bar.update(self.task, scores=shown)
+        self.bar.update(self.task, completed=record["round"], clients="")
+        accuracies = [found["accuracy"] for found in record["levels"].values()]
+        if any(accuracy is not None for accuracy in accuracies):
+            self.bar.update(self.task, scores=" ".join(percent(a).removesuffix(" %") for a in accuracies))
 
 
 @contextmanager
@@ -44,10 +44,10 @@ def progress_bar(title: str) -> Iterator[ProgressBar]:
     """A bar for one run, on a line of its own."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=10),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(),
+        TextColumn("[dim]{task.fields[clients]}"),
+        TimeRemainingColumn(compact=True),
         TextColumn("[dim]{task.fields[scores]}"),
     )
     with Progress(*columns, console=console) as bar:
@@ -83,7 +83,8 @@ def table_of(title: str, columns: Mapping[str, Sequence[Any]]) -> Table:
     """A table from columns of ready-made texts; the first is a name, the others are figures."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for position, name in enumerate(columns):
-        table.add_column(name, justify="right" if position else "left", no_wrap=not position)
+        justify: JustifyMethod = "right" if position else "left"
+        table.add_column(escape(name), justify=justify, no_wrap=not position, overflow="fold")
     for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(str, row))
+        table.add_row(*(escape(str(cell)) for cell in row))
     return table

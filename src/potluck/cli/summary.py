@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ class Summary:
     rounds: int
     accuracy: dict[str, float | None]  # by level, of the last evaluated round
     parameters: dict[str, int]
+    example_macs: dict[str, int]
     macs: int
     bytes_down: int
     bytes_up: int
@@ -42,6 +44,7 @@ def summarise(path: Path) -> Summary:
         rounds=len(records),
         accuracy={level: found["accuracy"] for level, found in last["levels"].items()},
         parameters={cost["level"]: cost["parameters"] for cost in run.costs()},
+        example_macs={cost["level"]: cost["macs"] for cost in run.costs()},
         macs=sum(r["macs"] for r in records),
         bytes_down=sum(r["bytes_down"] for r in records),
         bytes_up=sum(r["bytes_up"] for r in records),
@@ -51,26 +54,23 @@ def summarise(path: Path) -> Summary:
 
 
 def comparison(title: str, runs: dict[str, Summary]) -> Table:
-    """Runs side by side: accuracy for every device class, then what it cost."""
+    """Runs side by side, a column each: what every device class gets, then what it cost."""
     levels = list(dict.fromkeys(level for run in runs.values() for level in run.accuracy))
-    several = list(runs.values())
+    rows: dict[str, Callable[[Summary], str]] = {}
+    for level in levels:
+        rows[f"{level}: accuracy"] = lambda run, level=level: percent(run.accuracy.get(level))  # type: ignore[misc]
+    for level in levels:
+        rows[f"{level}: parameters"] = lambda run, level=level: quantity(run.parameters.get(level))  # type: ignore[misc]
+    for level in levels:
+        rows[f"{level}: MACs/example"] = lambda run, level=level: quantity(run.example_macs.get(level))  # type: ignore[misc]
+    rows |= {
+        "MACs in all": lambda run: quantity(run.macs),
+        "bytes sent": lambda run: in_bytes(run.bytes_down),
+        "bytes received": lambda run: in_bytes(run.bytes_up),
+        "rounds": lambda run: str(run.rounds),
+        "failures": lambda run: str(run.failures),
+        "seconds": lambda run: f"{run.seconds:.1f}",
+    }
     return table_of(
-        title,
-        {
-            "run": list(runs),
-            **{f"{level}\naccuracy": [percent(run.accuracy.get(level)) for run in several] for level in levels},
-            "parameters": [spread(run.parameters) for run in several],
-            "training\nMACs": [quantity(run.macs) for run in several],
-            "bytes\ndown": [in_bytes(run.bytes_down) for run in several],
-            "bytes\nup": [in_bytes(run.bytes_up) for run in several],
-            "failures": [run.failures for run in several],
-            "rounds": [run.rounds for run in several],
-            "seconds": [f"{run.seconds:.1f}" for run in several],
-        },
+        title, {"": list(rows), **{name: [show(run) for show in rows.values()] for name, run in runs.items()}}
     )
-
-
-def spread(parameters: dict[str, int]) -> str:
-    """The sizes of a run's models, from the smallest to the largest."""
-    low, high = min(parameters.values()), max(parameters.values())
-    return quantity(low) if low == high else f"{quantity(low)} to {quantity(high)}"

@@ -34,8 +34,8 @@ class Method:
     # ---- which clients, which network ----
 
     def admits(self, level: Level, ctx: Context) -> bool:
-        """Whether a device of this level can take part at all."""
-        return True
+        """Whether a device of this level can take part: by default, if it can carry its network."""
+        return level.ratio >= self.ratio(level, ctx)
 
     def ratio(self, level: Level, ctx: Context) -> float:
         """The size of the network that a device of this level trains."""

@@ -19,6 +19,9 @@ Batch = tuple[Tensor, Tensor]
 Loss = Callable[[nn.Module, Batch, Tensors], Tensor]
 Made = TypeVar("Made")
 
+Goal = Literal["classes", "next-token", "masked-tokens"]
+"""What is predicted: the class of an input, the token after a sequence, or the tokens hidden in one."""
+
 Ratio = Annotated[float, Interval(gt=0, le=1)]
 
 
@@ -67,6 +70,7 @@ class Task:
     example: Batch  # a made-up batch of one: the shapes and types of the data, none of their content
     train: Train = field(default_factory=Train)
     rounds: int = 1
+    goal: Goal = "classes"
 
     @property
     def largest(self) -> Level:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from potluck.core.data import Examples
+from potluck.core.types import Goal
 
 
 @dataclass(frozen=True)
@@ -16,4 +17,5 @@ class Dataset:
     train: Examples
     test: Examples
     classes: int
+    goal: Goal = "classes"
     owners: Tensor | None = None  # for data that came from people: who each training example belongs to

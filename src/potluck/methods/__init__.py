@@ -6,7 +6,7 @@ import pkgutil
 
 from potluck.core.errors import ConfigError
 from potluck.core.method import Method
-from potluck.core.plug import import_attribute, unknown
+from potluck.core.plug import import_attribute, is_path, unknown
 
 
 def names() -> list[str]:
@@ -15,8 +15,8 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Method]:
-    """The method of this name: one of ours, or `package.module:Class` of anyone's."""
-    if ":" in name:
+    """The method of this name: one of ours, or `package.module:Class` (or `.Class`) of anyone's."""
+    if is_path(name):
         found = import_attribute(name, "method")
     elif name in names():
         module = __import__(f"{__name__}.{name}", fromlist=["*"])

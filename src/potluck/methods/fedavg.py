@@ -27,6 +27,3 @@ class FedAvg(Method):
 
     def ratio(self, level: Level, ctx: Context) -> float:
         return self.width if self.width is not None else ctx.task.largest.ratio
-
-    def admits(self, level: Level, ctx: Context) -> bool:
-        return level.ratio >= self.ratio(level, ctx)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import time
 from dataclasses import dataclass
 
 import torch
@@ -9,12 +12,15 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
+from potluck.core.errors import ModelError
 from potluck.core.fit import fit
 from potluck.core.method import Method
 from potluck.core.tensors import size_in_bytes
 from potluck.core.types import Batch, Client, Context, Job, Level, Tensors
+from potluck.parts.paper_counts import Counter, fedhm_macs, heterofl_flops
 
 MEMORY_EVENT = "[memory]"
+TIMED_SECONDS, TIMED_STEPS = 0.5, 20  # steps are timed for about so long, but no more of them than this
 
 
 @dataclass(frozen=True)
@@ -24,9 +30,20 @@ class LevelCost:
     level: str
     ratio: float
     parameters: int
-    macs: int  # multiply-accumulates of one forward pass of one example
+    space: float  # MiB of the parameters as 4-byte floats
+    macs: int  # multiply-accumulates of one example's forward pass
+    paper_macs: int | None  # the same as FedHM's tables count them; None where they have no rule
+    heterofl_flops: int | None  # the same as HeteroFL's tables count "FLOPs"
     bytes_down: int
     bytes_up: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one training step of a level took on this machine."""
+
+    peak_training_memory: int  # bytes
+    seconds_per_step: float
 
 
 def count_parameters(net: nn.Module) -> int:
@@ -37,58 +54,87 @@ def count_parameters(net: nn.Module) -> int:
 def count_macs(net: nn.Module, example: Tensor) -> int:
     """Multiply-accumulates of one example's forward pass in convolutions and matrix products, by PyTorch's own counter.
 
-    Two examples are counted, since batch norm without statistics cannot run on one; and the
-    counter takes a multiply-accumulate for two operations.
+    On the meta device, where fused kernels (attention, LSTM) fall apart into products that the
+    counter knows; a network that must see real values is counted on the CPU.
     """
+    try:
+        return flops(copy.deepcopy(net).to("meta"), twice(example).to("meta")) // 2 // 2
+    except (NotImplementedError, RuntimeError):
+        return flops(net, twice(example)) // 2 // 2
+
+
+def twice(example: Tensor) -> Tensor:
+    """Two of an example: batch norm without statistics cannot run on one."""
+    return example.expand(2, *example.shape[1:])
+
+
+def flops(net: nn.Module, inputs: Tensor) -> int:
+    """Floating-point operations of a forward pass, two for a multiply-accumulate."""
     training = net.training
     net.eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        net(example.expand(2, *example.shape[1:]))
+        net(inputs)
     net.train(training)
-    return int(counter.get_total_flops()) // 2 // 2
+    return int(counter.get_total_flops())
 
 
-def typical_client(level: Level, ctx: Context) -> Client:
-    """A client of this level with every label, to count with."""
-    return Client(id=0, level=level, size=ctx.task.train.batch_size, labels=tuple(range(ctx.task.classes)))
+def paper_count(counter: Counter, net: nn.Module, example: Tensor) -> int | None:
+    """A paper's count of one example's cost, or None where the paper has no rule."""
+    try:
+        return counter(net, twice(example)) // 2
+    except ModelError:
+        return None
+
+
+def typical_job(method: Method, state: Tensors, level: Level, ctx: Context) -> Job:
+    """The job of a client of this level that has every label."""
+    client = Client(id=0, level=level, size=ctx.task.train.batch_size, labels=tuple(range(ctx.task.classes)))
+    return Job(client, ctx.round, method.distribute(state, client, ctx))
 
 
 def level_cost(method: Method, state: Tensors, level: Level, ctx: Context) -> LevelCost:
     """Count what a client of this level receives, computes and sends."""
-    client = typical_client(level, ctx)
-    job = Job(client, ctx.round, method.distribute(state, client, ctx))
+    job, example = typical_job(method, state, level, ctx), ctx.task.example[0]
     net = method.localize(job, ctx, {})
     sent, _ = method.collect(net, job, ctx)
+    parameters = count_parameters(net)
     return LevelCost(
         level=level.name,
         ratio=level.ratio,
-        parameters=count_parameters(net),
-        macs=count_macs(net, ctx.task.example[0]),
+        parameters=parameters,
+        space=4 * parameters / 2**20,
+        macs=count_macs(net, example),
+        paper_macs=paper_count(fedhm_macs, net, example),
+        heterofl_flops=paper_count(heterofl_flops, net, example),
         bytes_down=size_in_bytes(job.payload),
         bytes_up=size_in_bytes(sent),
     )
 
 
-def peak_training_memory(method: Method, state: Tensors, level: Level, ctx: Context) -> int:
-    """Bytes that PyTorch's allocator held at most while a client of this level took one training step.
+def measure_step(method: Method, state: Tensors, level: Level, ctx: Context) -> Measured:
+    """Take training steps as a client of this level does, one under a memory profiler and then some by the clock.
 
     A network of its own, its gradients, the optimiser's state and the activations of one batch
-    are all allocated while the profiler watches.
+    are all allocated while the profiler watches PyTorch's allocator.
     """
-    client = typical_client(level, ctx)
-    job = Job(client, ctx.round, method.distribute(state, client, ctx))
-    batch = example_batch(ctx)
+    job, batch, settings = typical_job(method, state, level, ctx), example_batch(ctx), ctx.task.train
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler writes to the user's terminal
     fresh = Context(ctx.task, ctx.round, ctx.seed)  # an empty memo: the network is built under the profiler
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         net = method.localize(job, fresh, {})
         for phase in method.phases(job, fresh):
-            fit(net, phase, [batch], ctx.task.train, ctx.task.train.lr)
+            fit(net, phase, [batch], settings, settings.lr)
     events = [event for event in watched.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
     held = peak = 0
     for event in sorted(events, key=lambda event: int(event.start_ns())):
         held += event.nbytes()
         peak = max(peak, held)
-    return peak
+    steps, started = 0, time.perf_counter()
+    while steps < TIMED_STEPS and time.perf_counter() - started < TIMED_SECONDS:
+        for phase in method.phases(job, fresh):
+            fit(net, phase, [batch], settings, settings.lr)
+        steps += 1
+    return Measured(peak, (time.perf_counter() - started) / steps)
 
 
 def example_batch(ctx: Context) -> Batch:

@@ -22,6 +22,9 @@ from potluck.core.errors import ModelError
 Cost = Callable[[nn.Module, Tensor, Tensor], int]
 """(module, its input, its output) -> what this call costs."""
 
+Counter = Callable[[nn.Module, Tensor], int]
+"""(network, example) -> what the network costs."""
+
 
 def heterofl_flops(net: nn.Module, example: Tensor) -> int:
     """HeteroFL's "FLOPs" of one example: Σ over calls of cost · number of parameter tensors (its tables 1-3, 7-9)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +12,14 @@ from torch import Tensor, nn
 from potluck.core.client import Site
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError, ModelError
+from potluck.core.evaluate import LocalTest
 from potluck.core.fleet import Assignment, Fleet
 from potluck.core.method import Method
 from potluck.core.random import stream
 from potluck.core.server import cohort_size
 from potluck.core.types import Batch, Level, Task, Train
 from potluck.data.dataset import Dataset
+from potluck.data.local_test import local_test
 from potluck.data.partitions import Partition
 from potluck.parts.cost import LevelCost, level_cost
 from potluck.parts.head import check_outputs, find_head
@@ -31,6 +34,7 @@ class Experiment:
     site: Site
     fleet: Fleet
     test: Examples
+    local: LocalTest | None  # the test examples as the clients' own, where there are classes to have
     cohort: int | float
     evaluate_every: int
     calibration_clients: int
@@ -82,6 +86,7 @@ def assemble(
         example=example,
         train=train,
         rounds=rounds,
+        goal=data.goal,
     )
     targets = data.train.labels(torch.arange(len(data.train)))
     holdings = partition(targets, clients, stream(seed, "partition"), data.owners)
@@ -89,7 +94,10 @@ def assemble(
     dealt_to = cohort_size(cohort, clients) if assignment.per_cohort else clients
     fleet.deal(dealt_to, round=0)  # a mix that does not fit the levels is refused here
     site = Site(method, task, seed, data.train, holdings)
-    experiment = Experiment(site, fleet, data.test, cohort, evaluate_every, calibration_clients)
+    local = None
+    if data.goal == "classes":
+        local = local_test(targets, holdings, data.test.labels(torch.arange(len(data.test))), data.classes)
+    experiment = Experiment(site, fleet, data.test, local, cohort, evaluate_every, calibration_clients)
     if not experiment.admitted():
         raise ConfigError(
             f"the method admits none of the levels {', '.join(f'{level.name} ({level.ratio:g})' for level in ranked)}: "
@@ -98,9 +106,9 @@ def assemble(
     return experiment
 
 
-def from_config(config: Config) -> Experiment:
-    """The experiment that a config describes."""
-    data = load_source(config.data.source)
+def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
+    """The experiment that a config describes, on data from this folder or the one POTLUCK_DATA names."""
+    data = load_source(config.data.source, data_dir)
     shape = tuple(made_up(data.train)[0].shape[1:])
     return assemble(
         model=model_factory(name_of(config.task.model), options_of(config.task.model), shape, data.classes),

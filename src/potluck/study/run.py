@@ -134,12 +134,9 @@ def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored 
     """A round's line in the metrics; rounds are counted from 1."""
     levels: dict[str, Record] = {}
     for level in experiment.task.levels:
-        score = scored.scores.get(level.name) if scored else None
-        levels[level.name] = {
-            "accuracy": score.accuracy if score else None,
-            "loss": score.loss if score else None,
-            "clients": ledger.per_level.get(level.name, 0),
-        }
+        score = scored.scores.get(level.name, {}) if scored else {}
+        unknown = {"accuracy": None, "loss": None}
+        levels[level.name] = {**unknown, **score, "clients": ledger.per_level.get(level.name, 0)}
     return {
         "round": round + 1,
         "levels": levels,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from potluck.core.errors import ConfigError
+from potluck.core.plug import hint
 
 Schema = TypeVar("Schema")
 Table = dict[str, Any]
@@ -57,10 +57,8 @@ def fields_of(schema: type[Any]) -> list[str]:
 
 def unknown_key(section: str, owner: str, key: str, known: list[str], origin: Origin) -> ConfigError:
     """The error for a key that nothing reads."""
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(known) or 'no settings'}"
     where = f"[{section}] " if section else ""
-    return ConfigError(f"{where}{owner} has no '{key}'; {hint}{origin.place(section, key)}")
+    return ConfigError(f"{where}{owner} has no '{key}'; {hint(key, known)}{origin.place(section, key)}")
 
 
 def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, owner: str, origin: Origin) -> Schema:

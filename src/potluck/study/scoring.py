@@ -45,5 +45,5 @@ def score_levels(experiment: Experiment, engine: Engine, state: Tensors, round: 
     for level in experiment.admitted():
         net = ready_model(experiment, engine, state, level, round, scored.ledger)
         scored.models[level.name] = net
-        scored.scores[level.name] = evaluate(net, experiment.test)
+        scored.scores[level.name] = evaluate(net, experiment.test, experiment.task.goal, experiment.local)
     return scored

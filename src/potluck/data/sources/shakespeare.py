@@ -80,6 +80,7 @@ def assemble(roles: Iterator[Role], path: Path) -> Dataset:
         train=Windows(text, torch.cat(train), LENGTH),
         test=Windows(text, torch.cat(test), LENGTH),
         classes=len(LETTERS),
+        goal="next-token",
         owners=torch.arange(len(held)).repeat_interleave(torch.tensor([len(starts) for starts in train])),
     )
 

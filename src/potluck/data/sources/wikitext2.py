@@ -42,6 +42,7 @@ def read(folder: Path, train: str, test: str) -> Dataset:
         train=MaskedWindows(train_text, train_starts, LENGTH, mask),
         test=MaskedWindows(test_text, test_starts, LENGTH, mask),
         classes=len(vocabulary),
+        goal="masked-tokens",
         owners=owners,
     )
 

@@ -1,0 +1,88 @@
+"""`potluck data` and `potluck partition`: which data are here, and who would hold what of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from potluck.cli.options import ConfigPath, DataDir, Overrides
+from potluck.cli.show import console, in_bytes
+from potluck.core.errors import DataError
+from potluck.data import sources
+from potluck.data.fetch import fetch as download
+from potluck.data.partitions import dropped
+from potluck.data.picture import picture as draw
+from potluck.data.skew import skew, table
+from potluck.study.config import read_config
+from potluck.study.experiment import from_config
+
+data_app = typer.Typer(
+    help="The data sets: which are here, and how to get the others.", invoke_without_command=True, no_args_is_help=False
+)
+
+
+@data_app.callback()
+def survey(context: typer.Context, data_dir: DataDir = None) -> None:
+    """List every data set: where it was found, its size, whether it is the published one, its licence."""
+    if context.invoked_subcommand is not None:
+        return
+    console.print(f"Data sets in {data_dir}" if data_dir else "No data folder: set POTLUCK_DATA or give --data-dir")
+    for item in sources.survey(data_dir):
+        size = in_bytes(item.size) if item.place else ""
+        lines = [
+            f"{item.about.name:<14} {item.checksum:<12} {size:>10}  {item.place or ''}",
+            f"    {item.about.title}",
+            f"    licence: {item.about.licence}",
+            f"    {item.detail}",
+        ]
+        console.print("\n".join(line for line in lines if line.strip()), markup=False, highlight=False, soft_wrap=True)
+
+
+@data_app.command()
+def fetch(name: Annotated[str, typer.Argument(help="the data set's name")], data_dir: DataDir = None) -> None:
+    """Download a data set from its official place, verify it and unpack it; a broken download is resumed."""
+    if data_dir is None:
+        raise DataError("where should it go? Give --data-dir, or set POTLUCK_DATA")
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console) as bar:
+        tasks = {}
+
+        def show(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file)
+            bar.update(tasks[file], completed=done, total=total)
+
+        paths = download(name, data_dir, show)
+    console.print(f"{name} is in {', '.join(sorted({str(path.parent) for path in paths}))}.")
+
+
+def partition(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    data_dir: DataDir = None,
+    picture: Annotated[Path | None, typer.Option(help="draw who holds what as an SVG file")] = None,
+) -> None:
+    """Who would hold what in an experiment: sizes, skew, and a picture of clients and classes."""
+    experiment = from_config(read_config(config, overrides or []), data_dir)
+    examples, holdings = experiment.site.examples, experiment.site.holdings
+    targets = examples.labels(torch.arange(len(examples)))
+    sizes = holdings.offsets.diff()
+    console.print(
+        f"{len(holdings)} clients hold {len(holdings.order):,} of {len(examples):,} examples "
+        f"({dropped(holdings, len(examples)):,} left out): "
+        f"{int(sizes.min())} to {int(sizes.max())} each, {float(sizes.double().mean()):.1f} on average."
+    )
+    if targets.dim() != 1:
+        raise DataError("the targets are sequences, not one class per example: there is no skew to measure")
+    classes = experiment.task.classes
+    console.print(f"Skew {skew(targets, holdings, classes):.3f} (0: every client like the whole).")
+    if picture is not None:
+        try:
+            draw(table(targets, holdings, classes), picture)
+        except OSError as error:
+            raise DataError(f"cannot write {picture}: {error.strerror}") from error
+        console.print(f"Drew {picture}.")

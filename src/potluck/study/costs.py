@@ -1,0 +1,101 @@
+"""What a network costs at every level, with or without an experiment around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from potluck import methods
+from potluck.core.errors import ConfigError
+from potluck.core.method import Method
+from potluck.core.plug import is_path
+from potluck.core.types import Context, Level, Task, Train
+from potluck.models.catalogue import input_for
+from potluck.parts.cost import level_cost, measure_step
+from potluck.parts.head import run_once
+from potluck.study.experiment import check_model, make_levels
+from potluck.study.sources import model_factory
+
+Row = dict[str, Any]
+
+
+def costs(
+    model: Callable[[float], nn.Module],
+    levels: Mapping[str, float],
+    example: Tensor,
+    method: str | Method = "heterofl",
+    train: Train | None = None,
+    measure: bool = True,
+) -> list[Row]:
+    """What each level costs a device: counted, and measured on this machine unless told not to.
+
+    `example` is a batch of one input, whose values do not matter.
+
+    >>> import torch
+    >>> from potluck.models.cnn import heterofl_cnn
+    >>> rows = costs(heterofl_cnn, {"server": 1.0, "watch": 1 / 16}, torch.zeros(1, 1, 28, 28), measure=False)
+    >>> [(row["level"], row["parameters"], row["macs"]) for row in rows]
+    [('server', 1556874, 39974912), ('watch', 6594, 182912)]
+    """
+    ranked = make_levels(levels)
+    largest = max(ranked, key=lambda level: level.ratio)
+    with torch.random.fork_rng(devices=[]):
+        outputs = run_once(model(largest.ratio), example)
+    task = Task(
+        model=model,
+        levels=ranked,
+        classes=outputs.shape[-1],
+        head=check_model(model, ranked, example, outputs.shape[-1]),
+        example=(example, torch.zeros(outputs.shape[:-1], dtype=torch.long)),
+        train=train or Train(),
+    )
+    chosen = method if isinstance(method, Method) else methods.find(method)()
+    return cost_rows(chosen, Context(task, round=0, seed=0), measure)
+
+
+def cost_rows(method: Method, ctx: Context, measure: bool) -> list[Row]:
+    """One row per level that the method admits, in the order of the levels."""
+    state = method.init(ctx)
+    admitted = [level for level in ctx.task.levels if method.admits(level, ctx)]
+    return [cost_row(method, state, level, ctx, measure) for level in admitted]
+
+
+def cost_row(method: Method, state: dict[str, Tensor], level: Level, ctx: Context, measure: bool) -> Row:
+    """What one level costs."""
+    row = asdict(level_cost(method, state, level, ctx))
+    return {**row, **asdict(measure_step(method, state, level, ctx))} if measure else row
+
+
+def parse_input(text: str) -> Tensor:
+    """A made-up input from words: `3x32x32` for floats, `int:64` for token ids.
+
+    >>> parse_input("int:64").dtype, tuple(parse_input("3x32x32").shape)
+    (torch.int64, (1, 3, 32, 32))
+    """
+    kind, _, sizes = text.rpartition(":")
+    try:
+        shape = [int(size) for size in sizes.split("x")]
+    except ValueError as error:
+        raise ConfigError(
+            f"--input is '{text}', but it should be sizes such as 3x32x32, or int:64 for tokens"
+        ) from error
+    if kind not in ("", "int") or min(shape) < 1:
+        raise ConfigError(f"--input is '{text}', but it should be sizes such as 3x32x32, or int:64 for tokens")
+    return torch.zeros(1, *shape, dtype=torch.long if kind == "int" else torch.float)
+
+
+def named_model(
+    name: str, text: str | None, classes: int | None, options: Row
+) -> tuple[Callable[[float], nn.Module], Tensor]:
+    """A network by name or path with an input for it; one of ours knows its usual input."""
+    usual = None if is_path(name) else input_for(name)
+    if text is None and usual is None:
+        raise ConfigError(f"--model {name} needs --input, such as 3x32x32, or int:64 for tokens")
+    example = parse_input(text) if text is not None else torch.zeros(1, *usual or ())
+    if usual is not None and len(usual) == 1:
+        example = example.long()  # our networks that read a sequence read tokens
+    return model_factory(name, options, tuple(example.shape[1:]), classes), example
