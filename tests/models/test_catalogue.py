@@ -65,7 +65,7 @@ def test_default_input(name: str, shape: tuple[int, ...]) -> None:
 def test_unknown_names_are_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"no model 'heterofl_cnn'; did you mean 'heterofl-cnn'\?"):
         find_model("heterofl_cnn")
-    with pytest.raises(ConfigError, match=r"no model 'zebra'; there are heterofl-cnn, preresnet18"):
+    with pytest.raises(ConfigError, match=r"no model 'zebra'; there are flanc-cnn, flanc-resnet18"):
         input_for("zebra")
 
 

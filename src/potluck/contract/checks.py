@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,7 +15,7 @@ from potluck.contract.bench import LEVELS, Bench, Small, copy, make_bench, make_
 from potluck.core.engine import Engine
 from potluck.core.method import Method
 from potluck.core.server import play_round
-from potluck.core.types import Tensors
+from potluck.core.types import Tensors, Update
 from potluck.engines import make_engine
 from potluck.parts.cost import count_parameters
 from potluck.study.run import Nobody, Record, execute
@@ -59,11 +57,14 @@ def played(bench: Bench, engine: Engine, rounds: int = 1) -> Tensors:
 
 
 def settings_are_a_config(method: Method) -> None:
-    require(dataclasses.is_dataclass(method), "it is not a dataclass")
-    require(method.__dataclass_params__.frozen, "it is not frozen: a method holds no state")  # type: ignore[attr-defined]
+    own = vars(type(method))
+    require("__dataclass_params__" in own, "it is not a dataclass: put @dataclass(frozen=True) above it")
+    require(own["__dataclass_params__"].frozen, "it is not frozen: a method holds no state")
     again = read_table(type(method), as_table(method), "method", type(method).__name__, Origin())
     require(again == method, f"its settings do not survive a config file: {method} became {again}")
-    require(bool(inspect.getdoc(type(method))), "it has no docstring to say what it does")
+    generated = f"{type(method).__name__}("  # what a dataclass without a docstring says of itself
+    documented = bool(own["__doc__"]) and not own["__doc__"].startswith(generated)
+    require(documented, "it has no docstring to say what it does")
 
 
 def payload_survives_the_wire(method: Method) -> None:
@@ -90,9 +91,13 @@ def inputs_are_left_alone(method: Method) -> None:
     client = bench.clients()[0]
     job = bench.job(state, client)
     sent = copy(job.payload)
-    update = bench.untouched(state, client)
+    ctx = bench.context()
+    net = method.localize(job, ctx, {})
+    method.phases(job, ctx)
+    collected = method.collect(net, job, ctx)[0]
+    update = Update(client, {name: jitter(tensor, seed=0) for name, tensor in collected.items()})
     given = copy(update.payload)
-    method.aggregate(state, [update], bench.context())
+    method.aggregate(state, [update], ctx)
     for what, now, then in (
         ("state", state, before),
         ("payload", job.payload, sent),

@@ -80,7 +80,7 @@ def batches(examples: Examples, held: Tensor, size: int, epochs: int, rng: torch
     A single leftover example joins the batch before it: batch norm cannot train on one. Batches
     that are asked to be of one example stay so.
     """
-    for _ in range(epochs):
+    for _ in range(epochs if len(held) else 0):
         parts = list(torch.split(held[torch.randperm(len(held), generator=rng)], size))
         if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
             parts[-2:] = [torch.cat(parts[-2:])]

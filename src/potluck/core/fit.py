@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -35,8 +36,25 @@ def make_optimizer(net: nn.Module, phase: Phase, train: Train, lr: float) -> tor
 
 def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train, lr: float) -> None:
     """Train a network in place on a stream of batches."""
-    for name, parameter in net.named_parameters():
-        parameter.requires_grad_(phase.trains(name))
+    with frozen(p for name, p in net.named_parameters() if p.requires_grad and not phase.trains(name)):
+        descend(net, phase, stream, train, lr)
+
+
+@contextmanager
+def frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Take parameters out of training for a while; those their author froze are not ours to thaw."""
+    resting = list(parameters)
+    for parameter in resting:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in resting:
+            parameter.requires_grad_(True)
+
+
+def descend(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train, lr: float) -> None:
+    """One optimiser step per batch, on what is to be trained."""
     optimizer = make_optimizer(net, phase, train, lr)
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     net.train()

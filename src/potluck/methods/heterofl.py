@@ -17,6 +17,8 @@ Departures:
 - Batch-norm statistics are gathered from the clients as sums per batch. The authors' code passes
   over the pooled training data, which only a simulator can do; their mean of per-batch statistics
   is kept, batches just do not mix clients. Each level gets statistics of its own.
+- In a dimension made of several parts (heads, gates) the first channels of every part are kept, as
+  the authors do for their transformer's heads.
 - A single leftover example joins the batch before it instead of being a batch.
 """
 
@@ -33,6 +35,7 @@ from potluck.core.method import Method, model_owner, plain_loss
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.batchnorm import forget_statistics, statistic_names
+from potluck.parts.blocks import blocks_of
 from potluck.parts.masked_loss import label_mask, loss_minus_infinity, loss_zero
 from potluck.parts.scaler import fold_scaling, scale_outputs
 from potluck.parts.width import HolderMean, Plan, prefix_plan, shapes_of
@@ -100,8 +103,8 @@ class HeteroFL(Method):
         """Which part of the global network this level holds."""
 
         def make() -> Plan:
-            wide, narrow = (shapes_of(self.network(of, ctx).state_dict()) for of in (ctx.task.largest, level))
-            return prefix_plan(wide, narrow)
+            wide, narrow = (self.network(of, ctx) for of in (ctx.task.largest, level))
+            return prefix_plan(shapes_of(wide.state_dict()), shapes_of(narrow.state_dict()), blocks_of(wide))
 
         return ctx.once(("plan", level), make)
 
@@ -112,5 +115,5 @@ class HeteroFL(Method):
 
 def label_rows(client: Client, ctx: Context) -> dict[str, Tensor]:
     """The head rows a client has a say in: those of the classes in its training data."""
-    rows = torch.tensor(client.labels)
+    rows = torch.tensor(client.labels, dtype=torch.long)
     return dict.fromkeys(ctx.task.head, rows)

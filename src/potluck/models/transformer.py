@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +19,12 @@ LAYERS = 4
 
 class SelfAttention(nn.Module):
     """Every token looks at every token, through four projections of their own."""
+
+    channel_blocks: ClassVar[dict[str, tuple[int, ...]]] = {
+        **{f"{projection}.weight": (HEADS, 1) for projection in ("query", "key", "value")},
+        **{f"{projection}.bias": (HEADS,) for projection in ("query", "key", "value")},
+        "out.weight": (1, HEADS),
+    }
 
     def __init__(self, features: int) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,12 @@ EPS = 1e-6  # the vision transformer's own, not PyTorch's default: published wei
 
 class FusedAttention(nn.Module):
     """Every token looks at every token; queries, keys and values come from one projection."""
+
+    channel_blocks: ClassVar[dict[str, tuple[int, ...]]] = {
+        "qkv.weight": (3 * HEADS, 1),
+        "qkv.bias": (3 * HEADS,),
+        "proj.weight": (1, HEADS),
+    }
 
     def __init__(self, features: int) -> None:
         super().__init__()

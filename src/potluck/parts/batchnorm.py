@@ -15,6 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from potluck.core.client import Site
 from potluck.core.data import batches
+from potluck.core.random import seeded
 from potluck.core.types import Batch, Job, Tensors, Update
 
 BATCHES = "batches"
@@ -42,44 +43,54 @@ def measure(net: nn.Module, stream: Iterable[Batch]) -> Tensors:
     """Per layer the sum over batches of the batch's mean and unbiased variance, and the number of batches.
 
     The network runs as in training but for dropout, which is off when the statistics are used. A
-    batch with a single value per channel has no variance and is passed over.
+    batch of one example that leaves a layer a single value per channel has no variance: it is passed over.
     """
     sums: Tensors = {}
-
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def note(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            values = inputs[0].transpose(0, 1).flatten(1)
-            if values.shape[1] < 2:
-                return
-            variance, mean = torch.var_mean(values, dim=1)
-            found = {"mean": mean, "var": variance, BATCHES: torch.ones(1)}
-            for kind, value in found.items():
-                key = f"{name}.{kind}"
-                sums[key] = sums[key] + value.double() if key in sums else value.double()
-
-        return note
-
     net.train()
     for module in net.modules():
         if isinstance(module, _DropoutNd):
             module.eval()
+    with torch.no_grad():
+        for inputs, _ in stream:
+            try:
+                found = statistics_of(net, inputs)
+            except ValueError:  # PyTorch's answer to a single value per channel
+                if len(inputs) > 1:
+                    raise
+                continue
+            for name, value in found.items():
+                sums[name] = sums[name] + value if name in sums else value
+    return sums
+
+
+def statistics_of(net: nn.Module, inputs: Tensor) -> Tensors:
+    """The mean and unbiased variance of what each norm is given when the network sees a batch, and a count of 1."""
+    found: Tensors = {}
+
+    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def note(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+            variance, mean = torch.var_mean(given[0].transpose(0, 1).flatten(1), dim=1)
+            for kind, value in (("mean", mean), ("var", variance), (BATCHES, torch.ones(1))):
+                found[f"{name}.{kind}"] = value.double()
+
+        return note
+
     hooks = [norm.register_forward_pre_hook(watch(name)) for name, norm in norms(net).items()]
     try:
-        with torch.no_grad():
-            for inputs, _ in stream:
-                net(inputs)
+        net(inputs)
     finally:
         for hook in hooks:
             hook.remove()
-    return sums
+    return found
 
 
 def calibrate(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
     """A client's share of the measurement: one pass over its training data, augmented as in training."""
     ctx = site.context(job.round)
-    net = site.method.localize(job, ctx, personal)
     rng, held = ctx.rng("calibrate", job.client.id), site.holdings.of(job.client.id)
-    return measure(net, batches(site.examples, held, site.task.train.batch_size, 1, rng)), personal
+    with seeded(site.seed, "calibrate", job.round, job.client.id):
+        net = site.method.localize(job, ctx, personal)
+        return measure(net, batches(site.examples, held, site.task.train.batch_size, 1, rng)), personal
 
 
 def combine(updates: Iterable[Update]) -> Tensors:

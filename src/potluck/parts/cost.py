@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from potluck.core.errors import ModelError
 from potluck.core.fit import fit
 from potluck.core.method import Method
-from potluck.core.tensors import size_in_bytes
+from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Tensors
 from potluck.parts.paper_counts import Counter, fedhm_macs, heterofl_flops
 
@@ -114,15 +114,14 @@ def level_cost(method: Method, state: Tensors, level: Level, ctx: Context) -> Le
 def measure_step(method: Method, state: Tensors, level: Level, ctx: Context) -> Measured:
     """Take training steps as a client of this level does, one under a memory profiler and then some by the clock.
 
-    A network of its own, its gradients, the optimiser's state and the activations of one batch
-    are all allocated while the profiler watches PyTorch's allocator.
+    Gradients, the optimiser's state and the activations of one batch are allocated while the
+    profiler watches PyTorch's allocator; the network itself is there before and is added.
     """
-    job, batch, settings = typical_job(method, state, level, ctx), example_batch(ctx), ctx.task.train
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler writes to the user's terminal
-    fresh = Context(ctx.task, ctx.round, ctx.seed)  # an empty memo: the network is built under the profiler
+    job, batch, settings = typical_job(method, state, level, ctx), example_batch(ctx), ctx.task.train
+    net = method.localize(job, ctx, {})
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        net = method.localize(job, fresh, {})
-        for phase in method.phases(job, fresh):
+        for phase in method.phases(job, ctx):
             fit(net, phase, [batch], settings, settings.lr)
     events = [event for event in watched.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
     held = peak = 0
@@ -131,10 +130,10 @@ def measure_step(method: Method, state: Tensors, level: Level, ctx: Context) -> 
         peak = max(peak, held)
     steps, started = 0, time.perf_counter()
     while steps < TIMED_STEPS and time.perf_counter() - started < TIMED_SECONDS:
-        for phase in method.phases(job, fresh):
+        for phase in method.phases(job, ctx):
             fit(net, phase, [batch], settings, settings.lr)
         steps += 1
-    return Measured(peak, (time.perf_counter() - started) / steps)
+    return Measured(size_in_bytes(state_of(net)) + peak, (time.perf_counter() - started) / steps)
 
 
 def example_batch(ctx: Context) -> Batch:

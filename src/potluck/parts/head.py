@@ -17,10 +17,9 @@ def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
 
     def note(name: str) -> Callable[[nn.Module, object, object], None]:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
-            rows = [f"{name}.{own}" if name else own for own, p in module.named_parameters(recurse=False)]
-            whole = all(len(p) == classes for p in module.parameters(recurse=False) if p.dim())
-            if rows and whole and isinstance(output, Tensor) and output.shape[-1] == classes:
-                ran.append(tuple(rows))
+            rows = [own for own, p in module.named_parameters(recurse=False) if p.dim() and len(p) == classes]
+            if rows and isinstance(output, Tensor) and output.shape[-1] == classes:
+                ran.append(tuple(f"{name}.{own}" if name else own for own in rows))
 
         return hook
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 SCALED = (
     nn.Conv1d,
@@ -16,6 +18,7 @@ SCALED = (
     nn.ConvTranspose3d,
     nn.Linear,
     nn.Embedding,
+    nn.MultiheadAttention,
 )
 
 
@@ -25,16 +28,30 @@ class Divide:
 
     ratio: float
 
-    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        return output / self.ratio if module.training else output
+    def __call__(self, module: nn.Module, inputs: object, output: Any) -> Any:
+        if not module.training:
+            return output
+        if isinstance(output, tuple):  # attention also returns its weights
+            return output[0] / self.ratio, *output[1:]
+        return output / self.ratio
 
 
-def scaled_layers(net: nn.Module, narrowed: Collection[str], head: Collection[str]) -> Iterator[nn.Module]:
-    """The layers that are scaled: those that own a narrowed tensor, the head aside."""
+def scaled_layers(
+    net: nn.Module, narrowed: Collection[str], head: Collection[str]
+) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
+    """The layers that are scaled, each with the parameters its output is linear in.
+
+    These are the layers that own a narrowed tensor; not the head, nor what shares a weight with it.
+    """
+    spared = {id(net.get_parameter(name)) for name in head}
     for name, module in net.named_modules():
-        owned = {f"{name}.{own}" for own, _ in module.named_parameters(recurse=False)}
-        if isinstance(module, SCALED) and owned & set(narrowed) and not owned & set(head):
-            yield module
+        last = module.out_proj if isinstance(module, nn.MultiheadAttention) else module
+        if not isinstance(module, SCALED) or isinstance(module, NonDynamicallyQuantizableLinear):
+            continue  # the latter is attention's own output layer, which is never called
+        owned = {f"{name}.{own}" if name else own for own, _ in module.named_parameters()}
+        parameters = list(last.parameters(recurse=False))
+        if owned & set(narrowed) and not spared & {id(parameter) for parameter in parameters}:
+            yield module, parameters
 
 
 def scale_outputs(net: nn.Module, ratio: float, narrowed: Collection[str], head: Collection[str]) -> nn.Module:
@@ -43,14 +60,14 @@ def scale_outputs(net: nn.Module, ratio: float, narrowed: Collection[str], head:
     Division is linear, so scaling each layer as it writes to a residual stream is the same as
     the authors' scaling wherever the stream is read.
     """
-    for layer in scaled_layers(net, narrowed, head):
+    for layer, _ in scaled_layers(net, narrowed, head):
         layer.register_forward_hook(Divide(ratio))
     return net
 
 
 def fold_scaling(net: nn.Module, ratio: float, narrowed: Collection[str], head: Collection[str]) -> nn.Module:
     """Divide the weights instead of the outputs, (W x + b) / r = (W/r) x + b/r: a plain network, the same function."""
-    for layer in scaled_layers(net, narrowed, head):
-        for parameter in layer.parameters(recurse=False):
-            parameter.data.div_(ratio)
+    shared = {id(p): p for _, parameters in scaled_layers(net, narrowed, head) for p in parameters}
+    for parameter in shared.values():
+        parameter.data.div_(ratio)
     return net
