@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
-import torch
-
 from potluck.core.client import Site, Work, perform
+from potluck.core.threads import one_thread
 from potluck.core.types import Job, Tensors, Update
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: how sums are split over threads would show in the last bits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class Serial:

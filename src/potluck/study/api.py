@@ -25,10 +25,11 @@ from potluck.data.partitions import Partition, partition_named
 from potluck.engines import make_engine
 from potluck.study.config import FleetSection, Named, TaskSection, read_plug
 from potluck.study.experiment import assemble
-from potluck.study.run import Result, Watcher, execute
+from potluck.study.run import Result, Rounds, Watcher, execute
 from potluck.study.schema import Origin, Table, as_table, read_table
 
 Settings = TypeVar("Settings")
+ROUNDS = Rounds()
 
 
 def run(
@@ -51,7 +52,7 @@ def run(
     workers: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
-    watcher: Watcher | None = None,
+    watcher: Watcher | None = ROUNDS,
 ) -> Result:
     """Train one network per device class in a simulated federation.
 
@@ -59,6 +60,7 @@ def run(
     a `Dataset` of Potluck's, a pair of arrays or tensors, or any `torch.utils.data.Dataset` of
     (input, label) pairs; `test` is more of the same, or the share of the data to hold out. With
     `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
+    Every evaluated round is told on the error stream; `watcher=None` keeps quiet.
 
     >>> import torch, potluck
     >>> class Net(torch.nn.Module):

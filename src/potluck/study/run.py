@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,19 @@ class Nobody:
 
     def round_done(self, record: Record) -> None:
         pass
+
+
+class Rounds(Nobody):
+    """Says how every evaluated round went, a line each on the error stream, where it is in nobody's way."""
+
+    def begins(self, rounds: int, done: int) -> None:
+        self.rounds = rounds
+
+    def round_done(self, record: Record) -> None:
+        scores = {name: found["accuracy"] for name, found in record["levels"].items() if found["accuracy"] is not None}
+        if scores:
+            shown = ", ".join(f"{name} {accuracy:.1%}" for name, accuracy in scores.items())
+            print(f"round {record['round']}/{self.rounds}: {shown}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import nn
 from potluck.core.engine import Engine
 from potluck.core.evaluate import Score, evaluate
 from potluck.core.server import Ledger, accept, issue
+from potluck.core.threads import one_thread
 from potluck.core.types import Level, Tensors
 from potluck.parts.batchnorm import calibrate, combine, install, norms
 from potluck.study.experiment import Experiment
@@ -45,5 +46,6 @@ def score_levels(experiment: Experiment, engine: Engine, state: Tensors, round: 
     for level in experiment.admitted():
         net = ready_model(experiment, engine, state, level, round, scored.ledger)
         scored.models[level.name] = net
-        scored.scores[level.name] = evaluate(net, experiment.test, experiment.task.goal, experiment.local)
+        with one_thread():
+            scored.scores[level.name] = evaluate(net, experiment.test, experiment.task.goal, experiment.local)
     return scored
