@@ -32,10 +32,7 @@ def outcome() -> int:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        typer.echo("potluck: interrupted; what was finished is saved", err=True)
         return INTERRUPTED
-    except BrokenPipeError:
-        return 0  # the reader (head, less) has seen enough
     except Exception:
         traceback.print_exc()
         typer.echo("potluck: this is a fault in Potluck, not in what you asked for; please report the above", err=True)

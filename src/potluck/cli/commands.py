@@ -14,7 +14,7 @@ from potluck.cli.costs import costs
 from potluck.cli.data import data_app, partition
 from potluck.cli.demo import run_demo
 from potluck.cli.options import ConfigPath, DataDir, Overrides
-from potluck.cli.show import console, progress_bar, table_of
+from potluck.cli.show import console, progress_bar, say, table_of
 from potluck.cli.summary import comparison, summarise
 from potluck.contract import CHECKS, check_method
 from potluck.core.checkpoint import read, save
@@ -77,12 +77,12 @@ def run(
         with progress_bar(read.name) as bar:
             execute(experiment, engine, read.resolved(), directory, resume, bar)
     except KeyboardInterrupt:
-        console.print(f"Stopped. What was finished is in {directory}; the same command with --resume continues.")
+        say(f"Stopped. What was finished is in {directory}; the same command with --resume continues.")
         raise
     finally:
         engine.close()
     console.print(comparison(f"{read.name} ({read.method_name})", {read.name: summarise(directory)}))
-    console.print(f"Saved in {directory}: metrics.jsonl, final.safetensors and a model per level in models/.")
+    say(f"Saved in {directory}: metrics.jsonl, final.safetensors and a model per level in models/.")
 
 
 @app.command()
@@ -109,8 +109,12 @@ def check(
 ) -> None:
     """Try a method against everything Potluck expects of one."""
     method = methods.find(name)
+    try:
+        instance = method()
+    except TypeError as error:
+        raise ConfigError(f"{name} cannot be checked without settings ({error}); give them defaults") from error
     failed = 0
-    for title, problem in check_method(method()):
+    for title, problem in check_method(instance):
         failed += problem is not None
         console.print(f"[red]fails[/red]  {title}: {escape(problem)}" if problem else f"[green]holds[/green]  {title}")
     if failed:
@@ -127,12 +131,15 @@ def export(
 ) -> None:
     """Write one level's model as a safetensors file of plain weights; an unfinished run gives its latest."""
     record = RunDirectory(run)
+    levels = read_toml(record.config)["fleet"]["levels"]
+    if level not in levels:
+        raise RunError(f"{run} has no level '{level}'; it has {', '.join(levels)}")
     if record.model(level).exists():
         weights, about = read(record.model(level))
     else:
         weights, about = export_unfinished(record, level, data_dir)
     save(out, weights, about)
-    console.print(f"Wrote {out}: level {level} after {about['rounds_done']} rounds.")
+    say(f"Wrote {out}: level {level} after {about['rounds_done']} rounds.")
 
 
 def export_unfinished(record: RunDirectory, level: str, data_dir: Path | None) -> tuple[Any, dict[str, Any]]:
@@ -141,7 +148,7 @@ def export_unfinished(record: RunDirectory, level: str, data_dir: Path | None) -
     experiment = from_config(config, data_dir)
     admitted = {known.name: known for known in experiment.admitted()}
     if level not in admitted:
-        raise RunError(f"{record.path} has no level '{level}'; it has {', '.join(admitted)}")
+        raise RunError(f"there is no model for level '{level}', which does not take part; try {', '.join(admitted)}")
     engine = make_engine("serial")
     net = model_so_far(experiment, engine, record, admitted[level])
     return state_of(net), {"level": level, "rounds_done": record.progress().rounds_done}

@@ -10,7 +10,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from potluck.cli.options import ConfigPath, DataDir, Overrides
-from potluck.cli.show import console, in_bytes
+from potluck.cli.show import console, in_bytes, say
 from potluck.core.errors import DataError
 from potluck.data import sources
 from potluck.data.fetch import fetch as download
@@ -30,7 +30,7 @@ def survey(context: typer.Context, data_dir: DataDir = None) -> None:
     """List every data set: where it was found, its size, whether it is the published one, its licence."""
     if context.invoked_subcommand is not None:
         return
-    console.print(f"Data sets in {data_dir}" if data_dir else "No data folder: set POTLUCK_DATA or give --data-dir")
+    say(f"Data sets in {data_dir}" if data_dir else "No data folder: set POTLUCK_DATA or give --data-dir")
     for item in sources.survey(data_dir):
         size = in_bytes(item.size) if item.place else ""
         lines = [
@@ -39,7 +39,7 @@ def survey(context: typer.Context, data_dir: DataDir = None) -> None:
             f"    licence: {item.about.licence}",
             f"    {item.detail}",
         ]
-        console.print("\n".join(line for line in lines if line.strip()), markup=False, highlight=False, soft_wrap=True)
+        say("\n".join(line for line in lines if line.strip()))
 
 
 @data_app.command()
@@ -57,7 +57,7 @@ def fetch(name: Annotated[str, typer.Argument(help="the data set's name")], data
             bar.update(tasks[file], completed=done, total=total)
 
         paths = download(name, data_dir, show)
-    console.print(f"{name} is in {', '.join(sorted({str(path.parent) for path in paths}))}.")
+    say(f"{name} is in {', '.join(sorted({str(path.parent) for path in paths}))}.")
 
 
 def partition(
@@ -85,4 +85,4 @@ def partition(
             draw(table(targets, holdings, classes), picture)
         except OSError as error:
             raise DataError(f"cannot write {picture}: {error.strerror}") from error
-        console.print(f"Drew {picture}.")
+        say(f"Drew {picture}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from potluck.cli.show import console, percent, progress_bar
+from potluck.cli.show import console, percent, progress_bar, say
 from potluck.cli.summary import Summary, comparison, summarise
 from potluck.core.engine import Engine
 from potluck.engines import make_engine
@@ -59,7 +59,7 @@ def run_demo(out: Path, seed: int) -> None:
     console.print(comparison("What each device class ends up with", runs))
     for sentence in verdict(runs):
         console.print(sentence)
-    console.print(f"\nSaved in {folder}. Next, try:")
+    say(f"\nSaved in {folder}. Next, try:")
     heterofl = folder / directory_name(EVERYBODY)
     for command in (
         f"potluck export {heterofl} --level watch --out watch.safetensors",
@@ -67,7 +67,7 @@ def run_demo(out: Path, seed: int) -> None:
         "potluck costs experiments/digits-heterofl.toml",
         "potluck --help",
     ):
-        console.print(f"  {command}", highlight=False, soft_wrap=True)
+        say(f"  {command}")
 
 
 def play(title: str, config: Config, folder: Path, engine: Engine) -> Summary:

@@ -14,7 +14,15 @@ from rich.table import Table
 from potluck.core.types import Update
 from potluck.study.run import Record
 
-console = Console()
+
+class Terminal(Console):
+    """A console that ends quietly when its reader (head, less) has seen enough."""
+
+    def on_broken_pipe(self) -> None:
+        raise SystemExit(0)
+
+
+console = Terminal()
 NOTHING = "-"
 
 
@@ -52,6 +60,11 @@ def progress_bar(title: str) -> Iterator[ProgressBar]:
     )
     with Progress(*columns, console=console) as bar:
         yield ProgressBar(bar, bar.add_task(title, total=None, scores="", clients=""))
+
+
+def say(sentence: str) -> None:
+    """A sentence as it is: paths in it are neither broken nor coloured."""
+    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def percent(share: float | None) -> str:

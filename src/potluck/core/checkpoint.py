@@ -17,7 +17,7 @@ from torch import Tensor
 from potluck.core.errors import RunError
 from potluck.core.types import Tensors
 
-CHECKSUM = "sha256"
+KEY = "potluck"  # one key alone: several would be written in any order, and equal runs would differ in bytes
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -57,8 +57,8 @@ def checksum(tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> str:
 def save(path: Path, tensors: Tensors, about: Mapping[str, object]) -> None:
     """Write named tensors and what is to be known about them as one safetensors file, atomically."""
     whole = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
-    metadata = {"potluck": json.dumps(about, sort_keys=True), CHECKSUM: checksum(whole, about)}
-    write_atomically(path, safetensors.torch.save(whole, metadata))
+    words = json.dumps({"about": about, "sha256": checksum(whole, about)}, sort_keys=True)
+    write_atomically(path, safetensors.torch.save(whole, {KEY: words}))
 
 
 def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
@@ -67,11 +67,12 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        about: dict[str, Any] = json.loads(metadata["potluck"])
-        intact = metadata[CHECKSUM] == checksum(tensors, about)
+        words = json.loads(metadata[KEY])
+        about: dict[str, Any] = words["about"]
+        intact = words["sha256"] == checksum(tensors, about)
     except FileNotFoundError as error:
         raise RunError(f"there is no file {path}") from error
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise RunError(f"{path} is damaged or not a file of Potluck's ({error}); restore it, or remove it") from error
     if not intact:
         raise RunError(f"{path} is damaged: its content does not match its checksum; restore it, or remove it")

@@ -38,6 +38,6 @@ def import_attribute(path: str, kind: str) -> object:
         found: object = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(f"cannot load {kind} '{path}': {error}; expected 'package.module:name'") from error
     return found

@@ -23,7 +23,10 @@ def state_of(net: nn.Module) -> Tensors:
 
 def load(net: nn.Module, tensors: Mapping[str, Tensor], optional: Iterable[str] = ()) -> None:
     """Copy tensors into a network; every name must match, but those in `optional` may be missing."""
-    missing, unexpected = net.load_state_dict(tensors, strict=False)
+    try:
+        missing, unexpected = net.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:  # a shape does not fit
+        raise ModelError(f"these weights are of another network: {error}") from error
     missing = sorted(set(missing) - set(optional))
     if missing or unexpected:
         raise ModelError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
 import torch
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
 from potluck.core.random import seeded, stream
@@ -48,7 +49,7 @@ class Train:
     """How every client trains. The defaults are HeteroFL's MNIST recipe."""
 
     optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: Annotated[float, Gt(0)] = 0.01
+    lr: Annotated[float, Interval(gt=0, lt=math.inf)] = 0.01
     momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Ge(0)] = 5e-4
     clip: Annotated[float, Ge(0)] = 1.0  # bound on the gradient's global L2 norm; 0 leaves it alone
@@ -66,11 +67,12 @@ class Task:
     model: Callable[[float], nn.Module]  # from a ratio to a plain network
     levels: tuple[Level, ...]
     classes: int
-    head: tuple[str, ...]  # parameters whose rows belong to classes, one row per class
+    head: tuple[str, ...]  # the parameters that make the logits, one row per class
     example: Batch  # a made-up batch of one: the shapes and types of the data, none of their content
     train: Train = field(default_factory=Train)
     rounds: int = 1
     goal: Goal = "classes"
+    embeddings: Mapping[str, int] = field(default_factory=dict)  # of tokens that are classes too, with their rows
 
     @property
     def largest(self) -> Level:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from potluck.engines.slot import Slot
 from potluck.engines.worker import Answer, Order
 
 SLOTS = 2
+AHEAD = 8  # jobs per worker that may be begun before the first of them is handed on: bounds what waits in memory
 ATTEMPTS = 2  # a job whose worker dies is tried once more elsewhere
 
 
@@ -77,7 +78,13 @@ def start_worker(luggage: Slot) -> Worker:
         "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
     }
     command = [sys.executable, "-c", "from potluck.engines.worker import main; main()", *map(str, handles)]
-    process = subprocess.Popen(command, pass_fds=handles, env=environment, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        pass_fds=handles,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        process_group=0,  # Ctrl-C goes to the parent alone
+    )
     theirs.close()
     os.close(life_read)
     return Worker(process, Connection(ours.detach()), life_write, slots)
@@ -95,11 +102,12 @@ class Local:
         self.count = workers or cores()
         self.personal: dict[int, Tensors] = {}
         self.workers: list[Worker] = []
-        self.luggage = Slot.create()
+        self.luggage: Slot | None = None
         self.packed = b""
         self.tickets = 0
 
     def open(self, site: Site) -> None:
+        self.luggage = self.luggage or Slot.create()
         self.packed = pack(site, self.luggage)
         while len(self.workers) < self.count:
             self.workers.append(start_worker(self.luggage))
@@ -109,24 +117,30 @@ class Local:
     def map(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
         waiting = iter(jobs)
         first = turn = self.tickets  # tickets number the jobs of all calls, so that a late answer is known as such
-        ready: dict[int, Update] = {}
+        ready: dict[int, tuple[Update, Tensors]] = {}
         more = True
         while more or turn < self.tickets:
-            while more and (worker := self.least_busy()):
+            while more and self.tickets - turn < AHEAD * self.count and (worker := self.least_busy()):
                 job = next(waiting, None)
                 more = job is not None
                 if job is not None:
                     self.assign(worker, Assigned(self.tickets, work, job, attempt=1))
                     self.tickets += 1
             if turn in ready:
-                yield ready.pop(turn)
+                update, personal = ready.pop(turn)
+                if personal:
+                    self.personal[update.client.id] = personal
                 turn += 1
-            elif turn < self.tickets:
-                ready.update((ticket, update) for ticket, update in self.receive() if ticket >= first)
+                yield update
+            elif more or turn < self.tickets:
+                ready.update((ticket, answer) for ticket, answer in self.receive() if ticket >= first)
 
     def close(self) -> None:
         while self.workers:
             self.workers.pop().stop()
+        if self.luggage is not None:
+            self.luggage.close()
+            self.luggage = None
 
     def least_busy(self) -> Worker | None:
         """A worker with room for a job, one with nothing to do first."""
@@ -144,7 +158,7 @@ class Local:
         except OSError:
             self.replace(worker)
 
-    def receive(self) -> Iterator[tuple[int, Update]]:
+    def receive(self) -> Iterator[tuple[int, tuple[Update, Tensors]]]:
         """Wait until a worker answers; what has been answered, copied out so that the slot is free again."""
         for pipe in wait([worker.pipe for worker in self.workers]):
             worker = next(worker for worker in self.workers if worker.pipe is pipe)
@@ -157,24 +171,23 @@ class Local:
             client = worker.assigned.pop(slot).job.client
             if answer.crash:
                 raise RuntimeError(f"client {client.id} of level '{client.level.name}' broke down:\n{answer.crash}")
-            if answer.personal:
-                self.personal[client.id] = worker.slots[slot].copies(answer.personal)
-            payload = worker.slots[slot].copies(answer.payload)
-            yield answer.ticket, Update(client, payload, answer.seconds, answer.failure)
+            update = Update(client, worker.slots[slot].copies(answer.payload), answer.seconds, answer.failure)
+            yield answer.ticket, (update, worker.slots[slot].copies(answer.personal))
 
     def replace(self, worker: Worker) -> None:
         """Start another worker for one that died, and give it the same jobs again: a job is a pure function."""
+        assert self.luggage is not None
         self.workers.remove(worker)
         worker.stop()
-        code, lost = worker.process.returncode, list(worker.assigned.values())
-        for assigned in lost:
-            if assigned.attempt == ATTEMPTS:
-                raise RuntimeError(
-                    f"a worker process died twice (exit code {code}) on client {assigned.job.client.id} of level "
-                    f"'{assigned.job.client.level.name}'; if the machine ran out of memory, try fewer workers"
-                )
+        running, *queued = sorted(worker.assigned.values(), key=lambda assigned: assigned.ticket)
+        if running.attempt == ATTEMPTS:
+            client = running.job.client
+            raise RuntimeError(
+                f"a worker process died twice (exit code {worker.process.returncode}) on client {client.id} of level "
+                f"'{client.level.name}'; if the machine ran out of memory, try fewer workers"
+            )
         fresh = start_worker(self.luggage)
         fresh.pipe.send(self.packed)
         self.workers.append(fresh)
-        for assigned in lost:
-            self.assign(fresh, Assigned(assigned.ticket, assigned.work, assigned.job, assigned.attempt + 1))
+        for assigned in (replace(running, attempt=running.attempt + 1), *queued):
+            self.assign(fresh, assigned)

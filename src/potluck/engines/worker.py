@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import traceback
@@ -65,7 +64,6 @@ def leave_with(lifeline: int) -> None:
 def main() -> None:
     """Serve orders; the arguments are the handles of the pipe, the lifeline, the luggage and the slots."""
     handles = [int(argument) for argument in sys.argv[1:]]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     torch.set_num_threads(1)
     pipe, lifeline, luggage = Connection(handles[0]), handles[1], Slot(handles[2])
     slots = [Slot(handle) for handle in handles[3:]]

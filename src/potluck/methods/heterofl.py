@@ -19,6 +19,7 @@ Departures:
   is kept, batches just do not mix clients. Each level gets statistics of its own.
 - In a dimension made of several parts (heads, gates) the first channels of every part are kept, as
   the authors do for their transformer's heads.
+- The mask's embedding is averaged like any other; the authors' code never updates it.
 - A single leftover example joins the batch before it instead of being a batch.
 """
 
@@ -114,6 +115,12 @@ class HeteroFL(Method):
 
 
 def label_rows(client: Client, ctx: Context) -> dict[str, Tensor]:
-    """The head rows a client has a say in: those of the classes in its training data."""
+    """The rows a client has a say in, of the head and of token embeddings: those of the classes in its data.
+
+    Rows beyond the classes (the mask's) are everybody's.
+    """
     rows = torch.tensor(client.labels, dtype=torch.long)
-    return dict.fromkeys(ctx.task.head, rows)
+    beyond = {
+        name: torch.cat([rows, torch.arange(ctx.task.classes, count)]) for name, count in ctx.task.embeddings.items()
+    }
+    return {**dict.fromkeys(ctx.task.head, rows), **beyond}

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from torch import nn
 
+from potluck.core.errors import ModelError
 from potluck.models.scaling import ceil_widths
 from potluck.models.shapes import image_shape
 
@@ -24,6 +25,8 @@ def heterofl_cnn(
     6594
     """
     channels, _, _ = image_shape("heterofl-cnn", shape, smallest=2 ** (len(hidden) - 1))
+    if not hidden:
+        raise ModelError("hidden is empty, but heterofl-cnn needs the channels of at least one convolution")
     layers: list[nn.Module] = []
     for inner, outer in pairwise([channels, *ceil_widths(width, hidden)]):
         if layers:

@@ -69,9 +69,13 @@ def statistics_of(net: nn.Module, inputs: Tensor) -> Tensors:
 
     def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def note(module: nn.Module, given: tuple[Tensor, ...]) -> None:
-            variance, mean = torch.var_mean(given[0].transpose(0, 1).flatten(1), dim=1)
+            values = given[0].transpose(0, 1).flatten(1)
+            if values.shape[1] < 2:
+                return  # PyTorch refuses it in a moment
+            variance, mean = torch.var_mean(values, dim=1)
             for kind, value in (("mean", mean), ("var", variance), (BATCHES, torch.ones(1))):
-                found[f"{name}.{kind}"] = value.double()
+                key = f"{name}.{kind}"  # a layer that is used twice counts twice
+                found[key] = found[key] + value.double() if key in found else value.double()
 
         return note
 

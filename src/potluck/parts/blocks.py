@@ -52,6 +52,8 @@ def recurrent_blocks(module: nn.RNNBase) -> Blocks:
     directions = 2 if module.bidirectional else 1
     found: Blocks = {}
     for name, parameter in module.named_parameters(recurse=False):
+        if name.startswith("weight_hr"):  # a projection of the state, which has no gates
+            continue
         reads_below = name.startswith("weight_ih") and not name.startswith("weight_ih_l0")
         found[name] = (gates, directions if reads_below else 1) if parameter.dim() == 2 else (gates,)
     return found

@@ -32,6 +32,15 @@ def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
     return ran[-1] if ran else ()
 
 
+def find_embeddings(net: nn.Module, classes: int) -> dict[str, int]:
+    """The embeddings of tokens that are classes too, with their rows; one row more is for the mask."""
+    return {
+        f"{name}.weight": module.num_embeddings
+        for name, module in net.named_modules()
+        if isinstance(module, nn.Embedding) and module.num_embeddings in (classes, classes + 1)
+    }
+
+
 def run_once(net: nn.Module, example: Tensor) -> Tensor:
     """The network's output for one example, in evaluation mode, leaving the mode as it was."""
     training = net.training

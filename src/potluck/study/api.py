@@ -23,7 +23,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.own import examples_from
 from potluck.data.partitions import Partition, partition_named
 from potluck.engines import make_engine
-from potluck.study.config import FleetSection, Named, TaskSection, read_plug
+from potluck.study.config import EngineSection, FleetSection, Named, TaskSection, read_plug
 from potluck.study.experiment import assemble
 from potluck.study.run import Result, Rounds, Watcher, execute
 from potluck.study.schema import Origin, Table, as_table, read_table
@@ -122,7 +122,8 @@ def run(
         "method": plug_table(chosen),
         "train": as_table(experiment.task.train),
     }
-    running = make_engine(engine, workers)
+    where = read_table(EngineSection, {"name": engine, "workers": workers}, "engine", "it", here)
+    running = make_engine(where.name, where.workers)
     try:
         return execute(experiment, running, record, Path(out) if out is not None else None, resume, watcher)
     finally:

@@ -139,11 +139,9 @@ def read_config(path: Path, overrides: Iterable[str] = ()) -> Config:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    changed = set()
-    for override in overrides:
-        changed.add(apply_override(table, override))
+    changed = {apply_override(table, override): override.partition("=")[2] for override in overrides}
     table.setdefault("name", path.stem)
-    return parse_config(table, Origin(path, text, frozenset(changed)))
+    return parse_config(table, Origin(path, text, changed))
 
 
 def apply_override(table: Table, override: str) -> str:

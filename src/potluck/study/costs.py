@@ -16,8 +16,8 @@ from potluck.core.plug import is_path
 from potluck.core.types import Context, Level, Task, Train
 from potluck.models.catalogue import input_for
 from potluck.parts.cost import level_cost, measure_step
-from potluck.parts.head import run_once
-from potluck.study.experiment import check_model, make_levels
+from potluck.parts.head import find_head, run_once
+from potluck.study.experiment import build, check_model, make_levels
 from potluck.study.sources import model_factory
 
 Row = dict[str, Any]
@@ -43,13 +43,13 @@ def costs(
     """
     ranked = make_levels(levels)
     largest = max(ranked, key=lambda level: level.ratio)
-    with torch.random.fork_rng(devices=[]):
-        outputs = run_once(model(largest.ratio), example)
+    outputs = run_once(build(model, largest), example)
+    net = check_model(model, ranked, example, outputs.shape[-1])
     task = Task(
         model=model,
         levels=ranked,
         classes=outputs.shape[-1],
-        head=check_model(model, ranked, example, outputs.shape[-1]),
+        head=find_head(net, example, outputs.shape[-1]),
         example=(example, torch.zeros(outputs.shape[:-1], dtype=torch.long)),
         train=train or Train(),
     )

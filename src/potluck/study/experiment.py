@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.local_test import local_test
 from potluck.data.partitions import Partition
 from potluck.parts.cost import LevelCost, level_cost
-from potluck.parts.head import check_outputs, find_head
+from potluck.parts.head import check_outputs, find_embeddings, find_head
 from potluck.study.config import Config, name_of, options_of
 from potluck.study.sources import load_source, model_factory
 
@@ -78,15 +79,17 @@ def assemble(
     """Put an experiment together, and refuse at once what could only fail later."""
     ranked = make_levels(levels)
     example = made_up(data.train)
+    net = check_model(model, ranked, example[0], data.classes)
     task = Task(
         model=model,
         levels=ranked,
         classes=data.classes,
-        head=check_model(model, ranked, example[0], data.classes),
+        head=find_head(net, example[0], data.classes),
         example=example,
         train=train,
         rounds=rounds,
         goal=data.goal,
+        embeddings={} if data.goal == "classes" else find_embeddings(net, data.classes),
     )
     targets = data.train.labels(torch.arange(len(data.train)))
     holdings = partition(targets, clients, stream(seed, "partition"), data.owners)
@@ -130,6 +133,10 @@ def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
 def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:
     """Levels from names and ratios, each ratio in (0, 1]."""
     for name, ratio in levels.items():
+        if not re.fullmatch(r"[\w-][\w .-]*", name):
+            raise ConfigError(
+                f"a level is called '{name}', but it gives files their names: use letters, digits, - and _"
+            )
         if not 0 < ratio <= 1:
             raise ConfigError(f"level '{name}' has the ratio {ratio!r}, but it should be above 0 and at most 1")
     if not levels:
@@ -145,13 +152,11 @@ def made_up(examples: Examples) -> Batch:
 
 def check_model(
     model: Callable[[float], nn.Module], levels: tuple[Level, ...], example: Tensor, classes: int
-) -> tuple[str, ...]:
-    """Build the network of every level and try it on one example; returns the head's parameters."""
+) -> nn.Module:
+    """Build the network of every level and try it on one example; returns the largest."""
     for level in levels:
-        net = build(model, level)
-        check_outputs(net, example, classes, level)
-    largest = max(levels, key=lambda level: level.ratio)
-    return find_head(build(model, largest), example, classes)
+        check_outputs(build(model, level), example, classes, level)
+    return build(model, max(levels, key=lambda level: level.ratio))
 
 
 def build(model: Callable[[float], nn.Module], level: Level) -> nn.Module:

@@ -90,6 +90,10 @@ class RunDirectory:
             if not resume:
                 raise RunError(f"{self.path} already holds a run; add --resume to continue it, or choose another --out")
             self.require_same(config)
+        elif self.checkpoint.exists():
+            raise RunError(
+                f"{self.path} holds a run whose {self.config.name} is missing; restore it, or choose another"
+            )
         if self.checkpoint.exists():
             return self.rewind()
         write_atomically(self.path / "costs.json", json.dumps([asdict(cost) for cost in costs], indent=1).encode())
@@ -111,7 +115,10 @@ class RunDirectory:
             raise RunError(
                 f"{self.metrics} is shorter than when {self.checkpoint} was written; restore it, or start over"
             )
-        os.truncate(self.metrics, progress.metrics_bytes)
+        try:
+            os.truncate(self.metrics, progress.metrics_bytes)
+        except OSError as error:
+            raise RunError(f"cannot write {self.metrics}: {error.strerror}") from error
         return progress
 
     def progress(self) -> Progress:
@@ -127,10 +134,13 @@ class RunDirectory:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a round's line to the metrics and force it to disk."""
-        with self.metrics.open("ab") as file:
-            file.write(json.dumps(record).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self.metrics.open("ab") as file:
+                file.write(json.dumps(record).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RunError(f"cannot write {self.metrics}: {error.strerror}") from error
 
     def keep(self, rounds_done: int, state: Tensors, personal: Mapping[int, Tensors]) -> None:
         """Write the checkpoint; the metrics' length goes into it, so that both always agree."""
@@ -148,12 +158,12 @@ class RunDirectory:
     def records(self) -> list[dict[str, Any]]:
         """The metrics, one record per finished round."""
         try:
-            lines = self.metrics.read_text(encoding="utf-8").splitlines()
+            lines = self.metrics.read_bytes().splitlines()
         except OSError as error:
             raise RunError(f"{self.path} holds no run: cannot read {self.metrics} ({error.strerror})") from error
         try:
             return [json.loads(line) for line in lines]
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise RunError(f"{self.metrics} is damaged: {error}") from error
 
     def costs(self) -> list[dict[str, Any]]:

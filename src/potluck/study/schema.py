@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ class Origin:
 
     file: Path | None = None
     text: str = ""
-    overrides: frozenset[str] = frozenset()  # dotted keys that came from the command line
+    overrides: Mapping[str, str] = dataclasses.field(default_factory=dict)  # key to text, from the command line
 
     def place(self, section: str, key: str) -> str:
         """` (file:line)` of a key, or what else is known of its origin."""
@@ -68,26 +68,57 @@ def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, own
         if key not in known:
             raise unknown_key(section, owner, key, known, origin)
     try:
-        # JSON, because strict mode then takes an array for a tuple, as TOML has no tuples
-        return TypeAdapter(schema).validate_json(json.dumps(table), strict=True)
+        return validated(schema, table)
     except ValidationError as error:
-        raise explain(error, table, section, owner, origin) from error
+        texts = {key: origin.overrides.get(f"{section}.{key}") for key in table}
+        try:  # `--set method.masking=-inf` is a number in TOML, but may be meant as the word it is
+            return validated(schema, {**table, **{key: text for key, text in texts.items() if text is not None}})
+        except ValidationError:
+            raise explain(error, table, section, owner, origin) from error
+
+
+def validated(schema: type[Schema], table: Mapping[str, Any]) -> Schema:
+    """Strict validation; as JSON, because an array is then taken for a tuple, and TOML has no tuples."""
+    return TypeAdapter(schema).validate_json(json.dumps(table, default=str), strict=True)
 
 
 def explain(error: ValidationError, table: Mapping[str, Any], section: str, owner: str, origin: Origin) -> ConfigError:
-    """The first thing wrong with a table, as a sentence."""
+    """The first thing wrong with a table, as a sentence; of a setting with several forms, what each would be."""
     first = error.errors()[0]
-    path = [str(part) for part in first["loc"]]
-    key = path[0] if path else ""
+    path = real_path(first["loc"], table)
+    key = path[0] if path else str(first["loc"][0]) if first["loc"] else ""
     where = f"[{section}] " if section else ""
     if first["type"] == "missing":
         return ConfigError(f"{where}{owner} needs '{key}'{origin.place(section, '')}")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):  # a check that is spoken of in our own words
         return ConfigError(f"{where}{cause}{origin.place(section, key)}")
-    wanted = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    name = ".".join(part for part in path if "[" not in part) or owner
-    return ConfigError(f"{where}{name} is {first['input']!r}, but it should be {wanted}{origin.place(section, key)}")
+    alike = [other["msg"] for other in error.errors() if real_path(other["loc"], table) == path]
+    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in alike))
+    value = value_at(path, table)
+    name = ".".join(path) or owner
+    return ConfigError(f"{where}{name} is {value!r}, but it should be {wanted}{origin.place(section, key)}")
+
+
+def real_path(location: Iterable[int | str], table: Mapping[str, Any]) -> list[str]:
+    """The part of an error's location that is in the table; what follows only names a form that was tried."""
+    path: list[str] = []
+    value: Any = table
+    for part in location:
+        inside = part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int)
+        if not inside:
+            break
+        path.append(str(part))
+        value = value[part]
+    return path
+
+
+def value_at(path: Iterable[str], table: Mapping[str, Any]) -> Any:
+    """What a table has at a path."""
+    value: Any = table
+    for part in path:
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return value
 
 
 def as_table(instance: object) -> Table:

@@ -15,6 +15,8 @@ from potluck.core.types import Level, Tensors
 from potluck.parts.batchnorm import calibrate, combine, install, norms
 from potluck.study.experiment import Experiment
 
+MOST_EXAMPLES, MOST_LOGITS = 500, 1 << 24  # of a batch that is scored: texts have many logits per example
+
 
 @dataclass(frozen=True)
 class Scored:
@@ -42,10 +44,11 @@ def ready_model(
 
 def score_levels(experiment: Experiment, engine: Engine, state: Tensors, round: int) -> Scored:
     """Score every admitted level's model on the test examples."""
-    scored = Scored()
+    scored, task = Scored(), experiment.task
+    batch_size = max(1, min(MOST_EXAMPLES, MOST_LOGITS // (task.classes * task.example[1].numel())))
     for level in experiment.admitted():
         net = ready_model(experiment, engine, state, level, round, scored.ledger)
         scored.models[level.name] = net
         with one_thread():
-            scored.scores[level.name] = evaluate(net, experiment.test, experiment.task.goal, experiment.local)
+            scored.scores[level.name] = evaluate(net, experiment.test, task.goal, experiment.local, batch_size)
     return scored

@@ -1,0 +1,91 @@
+"""Every check can fail: for each there is a method with that fault and no other. And a stranger's can hold them all."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from broken_methods import FAULTS
+
+import potluck.contract.checks
+from potluck.contract import CHECKS, check_method
+from potluck.core.tensors import load
+from potluck.engines import make_engine
+from potluck.methods.fedavg import FedAvg
+
+
+class Kept:
+    """A pool of workers that one check after the other uses: starting them takes longer than all the checks."""
+
+    def __init__(self):
+        self.engine = None
+
+    def make(self, name, workers=0):
+        if name != "local":
+            return make_engine(name, workers)
+        if self.engine is None:
+            self.engine = make_engine(name, workers)
+            self.close, self.engine.close = self.engine.close, lambda: None
+        return self.engine
+
+
+@pytest.fixture(scope="module")
+def pool():
+    kept = Kept()
+    yield kept
+    if kept.engine is not None:
+        kept.close()
+
+
+@pytest.mark.parametrize(("method", "title", "says"), FAULTS, ids=[cls.__name__ for cls, _, _ in FAULTS])
+def test_a_fault_is_found_by_its_check_and_by_no_other(method, title, says, pool, monkeypatch):
+    monkeypatch.setattr(potluck.contract.checks, "make_engine", pool.make)
+    found = {check: problem for check, problem in check_method(method()) if problem}
+    assert list(found) == [title], found
+    assert says in found[title]
+
+
+@dataclass(frozen=True)
+class KeepsItsHead(FedAvg):
+    """Every client has a last layer of its own, which never leaves it."""
+
+    reduces_to_fedavg: ClassVar[bool] = False
+
+    def init(self, ctx):
+        return without_head(super().init(ctx), ctx)
+
+    def localize(self, job, ctx, personal):
+        net = ctx.build(self.ratio(job.client.level, ctx))
+        load(net, {**job.payload, **personal}, optional=ctx.task.head)
+        return net
+
+    def collect(self, net, job, ctx):
+        sent, _ = super().collect(net, job, ctx)
+        return without_head(sent, ctx), {name: sent[name] for name in ctx.task.head}
+
+    def export(self, state, level, ctx, personal=None):
+        net = ctx.build(self.ratio(level, ctx))
+        load(net, {**state, **(personal or {})}, optional=ctx.task.head)
+        return net.eval()
+
+
+def without_head(tensors, ctx):
+    return {name: tensor for name, tensor in tensors.items() if name not in ctx.task.head}
+
+
+def test_a_method_that_keeps_a_part_on_its_clients_holds_everything(pool, monkeypatch):
+    monkeypatch.setattr(potluck.contract.checks, "make_engine", pool.make)
+    assert dict(check_method(KeepsItsHead())) == dict.fromkeys(CHECKS)
+
+
+def test_every_check_has_a_method_that_fails_it():
+    assert {title for _, title, _ in FAULTS} == set(CHECKS)
+
+
+def test_a_method_that_raises_is_reported_not_raised(monkeypatch):
+    def fail(self, ctx):
+        raise ZeroDivisionError("no such thing")
+
+    monkeypatch.setattr(FedAvg, "init", fail)
+    problems = dict(check_method(FedAvg()))
+    assert "ZeroDivisionError: no such thing" in problems["its payload survives the wire"]
+    assert problems["its settings are a config"] is None

@@ -1,0 +1,115 @@
+"""Examples by number, who holds them, and the batches they come in."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from potluck.core.data import Arrays, Holdings, batches, chunks
+from potluck.core.random import stream
+
+
+def numbered(count: int) -> Arrays:
+    """Examples whose input is their own number, and whose target is ten times that."""
+    return Arrays(torch.arange(count).float()[:, None], 10 * torch.arange(count))
+
+
+def drawn(examples: Arrays, held: Tensor, size: int, epochs: int = 1, seed: int = 0) -> list[list[int]]:
+    made = batches(examples, held, size, epochs, stream(seed, "test"))
+    return [targets.div(10).long().tolist() for _, targets in made]
+
+
+@given(st.integers(1, 40), st.integers(1, 15), st.integers(1, 3), st.integers(0, 5))
+def test_every_epoch_has_every_held_example_once(count: int, size: int, epochs: int, seed: int) -> None:
+    held = torch.randperm(60, generator=stream(seed, "held"))[:count]
+    parts = drawn(numbered(60), held, size, epochs, seed)
+    per_epoch = len(parts) // epochs
+    for epoch in range(epochs):
+        seen = list(chain(*parts[epoch * per_epoch : (epoch + 1) * per_epoch]))
+        assert sorted(seen) == sorted(held.tolist())
+
+
+@given(st.integers(2, 40), st.integers(2, 15))
+def test_no_batch_has_one_example_unless_there_is_but_one(count: int, size: int) -> None:
+    sizes = [len(part) for part in drawn(numbered(count), torch.arange(count), size)]
+    assert min(sizes) >= 2
+    assert all(found == size for found in sizes[:-1])
+    assert sizes[-1] <= size + 1
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "sizes"),
+    [
+        (10, 5, [5, 5]),
+        (12, 5, [5, 5, 2]),
+        (11, 5, [5, 6]),
+        (6, 5, [6]),
+        (5, 5, [5]),
+        (3, 5, [3]),
+        (1, 5, [1]),
+        (3, 1, [1, 1, 1]),
+        (3, 2, [3]),
+    ],
+)
+def test_a_single_leftover_joins_the_batch_before_it(count: int, size: int, sizes: list[int]) -> None:
+    assert [len(part) for part in drawn(numbered(count), torch.arange(count), size)] == sizes
+
+
+def test_who_holds_nothing_has_no_batches() -> None:
+    assert drawn(numbered(3), torch.empty(0, dtype=torch.long), 2, epochs=2) == []
+
+
+def test_inputs_and_targets_stay_together() -> None:
+    for inputs, targets in batches(numbered(20), torch.arange(20), 6, 2, stream(0, "test")):
+        assert torch.equal(inputs[:, 0] * 10, targets.float())
+
+
+def test_the_generator_alone_decides_the_order() -> None:
+    examples, held = numbered(30), torch.arange(30)
+    first = drawn(examples, held, 7, epochs=2, seed=1)
+    torch.manual_seed(99)
+    assert drawn(examples, held, 7, epochs=2, seed=1) == first
+    assert drawn(examples, held, 7, epochs=2, seed=2) != first
+    assert first[:5] != first[5:]  # epochs are shuffled anew
+    assert list(chain(*first[:5])) != list(range(30))
+
+
+def test_only_training_batches_are_augmented_and_all_are_prepared_after() -> None:
+    examples = Arrays(
+        torch.tensor([1, 2], dtype=torch.uint8),
+        torch.tensor([0, 1]),
+        prepare=lambda inputs: inputs.float() / 2,
+        augment=lambda inputs, rng: inputs + 10 * torch.randint(1, 2, inputs.shape, generator=rng, dtype=torch.uint8),
+    )
+    trained = torch.cat([inputs for inputs, _ in batches(examples, torch.tensor([0, 1]), 2, 1, stream(0))])
+    assert sorted(trained.tolist()) == [5.5, 6.0]  # (1 + 10) / 2: prepared after it is augmented
+    used = torch.cat([inputs for inputs, _ in chunks(examples, 1)])
+    assert used.tolist() == [0.5, 1.0]
+    assert examples.take(torch.tensor([1]))[0].tolist() == [1.0]
+
+
+def test_augmentation_draws_from_the_generator_it_is_given() -> None:
+    examples = Arrays(torch.zeros(4), torch.zeros(4), augment=lambda inputs, rng: torch.rand(4, generator=rng))
+    one, other = (next(batches(examples, torch.arange(4), 4, 1, stream(3, "a")))[0] for _ in range(2))
+    assert torch.equal(one, other)
+
+
+def test_chunks_are_in_order_and_complete() -> None:
+    parts = [targets.tolist() for _, targets in chunks(numbered(5), 2)]
+    assert parts == [[0, 10], [20, 30], [40]]
+
+
+def test_holdings_say_who_has_what() -> None:
+    holdings = Holdings.of_lists([torch.tensor([4, 1]), torch.tensor([], dtype=torch.long), torch.tensor([2, 0, 3])])
+    assert len(holdings) == 3
+    assert [holdings.of(id).tolist() for id in range(3)] == [[4, 1], [], [2, 0, 3]]
+    assert [holdings.size(id) for id in range(3)] == [2, 0, 3]
+
+
+def test_holdings_of_nobody_are_empty() -> None:
+    assert len(Holdings.of_lists([])) == 0

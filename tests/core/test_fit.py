@@ -1,0 +1,155 @@
+"""The one training loop: rates, groups, clipping, freezing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from potluck.core.fit import fit, learning_rate, make_optimizer
+from potluck.core.types import Batch, Phase, Tensors, Train
+
+PLAIN = Train(lr=1.0, momentum=0.0, weight_decay=0.0, clip=0.0)
+
+
+def summed(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    """A loss whose gradient by each weight is its input."""
+    return net(batch[0]).sum()
+
+
+def linear(values: list[float]) -> nn.Linear:
+    net = nn.Linear(len(values), 1, bias=False)
+    net.weight.data.copy_(torch.tensor([values]))
+    return net
+
+
+def batch(*inputs: float) -> Batch:
+    return torch.tensor([inputs]), torch.tensor([0])
+
+
+@pytest.mark.parametrize(("round", "rate"), [(0, 0.1), (2, 0.1), (3, 0.01), (4, 0.01), (5, 0.001), (100, 0.001)])
+def test_multistep_multiplies_at_every_milestone(round: int, rate: float) -> None:
+    train = Train(lr=0.1, schedule="multistep", milestones=(3, 5), decay=0.1)
+    assert learning_rate(train, round, rounds=200) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("round", "rate"), [(0, 0.4), (1, 0.2 * (1 + math.sqrt(0.5))), (2, 0.2), (4, 0.0)])
+def test_cosine_falls_by_half_a_wave(round: int, rate: float) -> None:
+    assert learning_rate(Train(lr=0.4, schedule="cosine"), round, rounds=4) == pytest.approx(rate)
+
+
+def test_a_constant_rate_knows_no_milestones() -> None:
+    train = Train(lr=0.3, schedule="constant", milestones=(1,))
+    assert [learning_rate(train, round, 5) for round in range(5)] == [0.3] * 5
+
+
+def test_sgd_steps_by_rate_times_gradient() -> None:
+    net = linear([1.0, 2.0])
+    fit(net, Phase(summed), [batch(3.0, 4.0)], PLAIN, lr=0.5)
+    assert net.weight.tolist() == [[1 - 0.5 * 3, 2 - 0.5 * 4]]
+
+
+def test_momentum_carries_over_steps_of_one_call_only() -> None:
+    train = Train(lr=1.0, momentum=0.5, weight_decay=0.0, clip=0.0)
+    net = linear([0.0])
+    fit(net, Phase(summed), [batch(1.0), batch(1.0)], train, lr=1.0)
+    assert net.weight.item() == -(1 + 1.5)
+    fit(net, Phase(summed), [batch(1.0)], train, lr=1.0)
+    assert net.weight.item() == -(1 + 1.5) - 1  # a fresh optimiser: no velocity from before
+
+
+def test_gradients_do_not_pile_up_over_batches() -> None:
+    net = linear([0.0])
+    fit(net, Phase(summed), [batch(1.0), batch(10.0)], PLAIN, lr=1.0)
+    assert net.weight.item() == -11.0
+
+
+def test_weight_decay_spares_what_the_phase_says() -> None:
+    net = nn.Linear(1, 1)
+    nn.init.ones_(net.weight)
+    nn.init.ones_(net.bias)
+    train = Train(momentum=0.0, weight_decay=0.25, clip=0.0)
+    still = torch.zeros(1, 1), torch.tensor([0])
+
+    def no_gradient(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+        return 0 * net(batch[0]).sum()
+
+    fit(net, Phase(no_gradient, decays=lambda name: name == "weight"), [still], train, lr=0.5)
+    assert net.weight.item() == 1 - 0.5 * 0.25
+    assert net.bias.item() == 1
+
+
+def test_what_decays_and_what_does_not_are_two_groups() -> None:
+    net = nn.Linear(2, 1)
+    train = Train(weight_decay=0.1, momentum=0.7)
+    groups = make_optimizer(net, Phase(summed, decays=lambda name: name == "weight"), train, 0.3).param_groups
+    assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.1, 1), (0.0, 1)]
+    assert groups[0]["params"][0] is net.weight
+    assert {(group["lr"], group["momentum"]) for group in groups} == {(0.3, 0.7)}
+    assert len(make_optimizer(net, Phase(summed), train, 0.3).param_groups) == 1
+
+
+def test_adam_steps_by_its_rate_whatever_the_gradient() -> None:
+    net = linear([0.0])
+    fit(net, Phase(summed), [batch(1000.0)], Train(optimizer="adam", weight_decay=0.0, clip=0.0), lr=0.25)
+    assert net.weight.item() == pytest.approx(-0.25)
+
+
+@given(st.lists(st.floats(-100, 100, width=32), min_size=4, max_size=4), st.floats(0.1, 5))
+def test_clipping_bounds_the_step_over_all_parameters_together(inputs: list[float], clip: float) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    before = [p.detach().clone() for p in net.parameters()]
+    train = Train(lr=1.0, momentum=0.0, weight_decay=0.0, clip=clip)
+    fit(net, Phase(summed), [batch(*inputs)], train, lr=1.0)
+    moved = torch.cat([(p.detach() - b).flatten() for p, b in zip(net.parameters(), before, strict=True)])
+    assert moved.norm() <= clip * (1 + 1e-4)
+
+
+def test_clipping_keeps_the_direction_and_small_gradients() -> None:
+    net = linear([0.0, 0.0])
+    fit(net, Phase(summed), [batch(30.0, 40.0)], Train(momentum=0.0, weight_decay=0.0, clip=5.0), lr=1.0)
+    assert net.weight[0].tolist() == pytest.approx([-3.0, -4.0], rel=1e-5)
+    fit(net, Phase(summed), [batch(0.3, 0.4)], Train(momentum=0.0, weight_decay=0.0, clip=5.0), lr=1.0)
+    assert net.weight[0].tolist() == pytest.approx([-3.3, -4.4], rel=1e-5)
+
+
+def test_what_a_phase_does_not_train_stays_and_has_no_part_in_clipping() -> None:
+    net = nn.Sequential(linear([1.0]), linear([1.0]))
+    train = Train(momentum=0.0, weight_decay=0.1, clip=1.0)
+    fit(net, Phase(summed, trains=lambda name: name == "1.weight"), [batch(0.5)], train, lr=1.0)
+    assert net[0].weight.item() == 1.0
+    assert net[1].weight.item() == pytest.approx(1 - 0.5 - 0.1)  # the decay is added after clipping
+
+
+def test_a_later_phase_trains_what_an_earlier_one_froze() -> None:
+    net = nn.Sequential(linear([1.0]), linear([1.0]))
+    fit(net, Phase(summed, trains=lambda name: name == "1.weight"), [batch(1.0)], PLAIN, lr=0.25)
+    fit(net, Phase(summed), [batch(1.0)], PLAIN, lr=0.25)
+    assert net[0].weight.item() == 1 - 0.25 * 0.75
+    assert net[1].weight.item() == 1 - 0.25 - 0.25
+
+
+def test_what_the_author_of_a_network_froze_stays_frozen() -> None:
+    net = nn.Sequential(linear([1.0]), linear([1.0]))
+    net[0].weight.requires_grad_(False)
+    for _ in range(2):  # networks are kept and trained again in the next round
+        fit(net, Phase(summed), [batch(1.0)], PLAIN, lr=0.25)
+    assert net[0].weight.item() == 1.0
+    assert net[1].weight.item() == 0.5
+
+
+def test_training_is_in_training_mode_and_reads_the_extra_tensors() -> None:
+    seen: list[tuple[bool, float]] = []
+
+    def loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+        seen.append((net.training, extra["anchor"].item()))
+        return summed(net, batch, extra)
+
+    net = linear([0.0]).eval()
+    fit(net, Phase(loss, {"anchor": torch.tensor(2.5)}), [batch(1.0)] * 2, PLAIN, lr=1.0)
+    assert seen == [(True, 2.5)] * 2

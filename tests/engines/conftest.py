@@ -1,0 +1,43 @@
+"""Engines that tests share, since starting worker processes takes seconds; and an end to endless waiting."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+from potluck.engines.local import Local
+
+PATIENCE = 30  # seconds after which a test is taken to hang
+
+
+@pytest.fixture(autouse=True)
+def patience() -> Iterator[None]:
+    """Fail instead of waiting for ever."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"the test hangs: no end after {PATIENCE} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="session")
+def local() -> Iterator[Local]:
+    """Two workers, for tests that leave nothing behind in them."""
+    engine = Local(2)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def lone() -> Iterator[Local]:
+    """One worker, for a test that may spoil it."""
+    engine = Local(1)
+    yield engine
+    engine.close()

@@ -1,0 +1,103 @@
+"""The plainest engine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from toys import Remembering, clients, decline, jobs, label, make_site, same
+
+from potluck.core.client import train
+from potluck.core.errors import ConfigError
+from potluck.engines import make_engine
+from potluck.engines.local import Local, cores
+from potluck.engines.serial import Serial
+
+
+def test_updates_are_made_as_they_are_asked_for() -> None:
+    site, engine, drawn = make_site(Remembering()), Serial(), []
+
+    def counted():  # type: ignore[no-untyped-def]
+        for job in jobs(site, clients()):
+            drawn.append(job.client.id)
+            yield job
+
+    engine.open(site)
+    updates = engine.map(label, counted())
+    assert drawn == []
+    assert next(updates).client.id == 0
+    assert drawn == [0]
+
+
+def test_updates_and_what_stays_are_copies() -> None:
+    site, engine = make_site(Remembering()), Serial()
+    engine.open(site)
+    together = list(engine.map(train, jobs(site, clients([site.task.largest]))))
+    one_by_one = []
+    fresh = Serial()
+    fresh.open(site)
+    for update in fresh.map(train, jobs(site, clients([site.task.largest]))):
+        one_by_one.append({name: tensor.clone() for name, tensor in update.payload.items()})
+    assert all(same(update.payload, alone) for update, alone in zip(together, one_by_one, strict=True))
+    assert len({update.payload["0.weight"].data_ptr() for update in together}) == len(together)
+    assert not same(together[0].payload, together[1].payload)
+    assert engine.personal[0]["own"].tolist() != engine.personal[1]["own"].tolist()
+
+
+def test_a_network_in_use_again_does_not_change_what_stayed_on_a_client() -> None:
+    site, engine, live = make_site(Remembering()), Serial(), torch.zeros(1)
+
+    def keep_live(site, job, personal):  # type: ignore[no-untyped-def]
+        live.fill_(job.client.id)
+        return {}, {"own": live}
+
+    engine.open(site)
+    list(engine.map(keep_live, jobs(site, clients()[:3])))
+    assert {id: kept["own"].item() for id, kept in engine.personal.items()} == {0: 0.0, 1: 1.0, 2: 2.0}
+
+
+def test_what_stays_on_a_client_is_there_the_next_time() -> None:
+    site, engine = make_site(Remembering()), Serial()
+    engine.open(site)
+    for _ in range(3):
+        list(engine.map(label, jobs(site, clients()[:2])))
+    list(engine.map(label, jobs(site, clients()[1:2])))
+    assert {id: int(kept["asked"]) for id, kept in engine.personal.items()} == {0: 3, 1: 4}
+
+
+def test_a_client_that_cannot_take_part_says_why_and_keeps_what_it_had() -> None:
+    site, engine = make_site(Remembering()), Serial()
+    engine.open(site)
+    list(engine.map(label, jobs(site, clients())))
+    updates = list(engine.map(decline, jobs(site, clients())))
+    assert [update.failure for update in updates] == ["", "flat battery"] + [""] * 5
+    assert updates[1].payload == {}
+    assert int(engine.personal[1]["asked"]) == 1
+
+
+def test_work_is_done_on_one_thread_and_the_callers_number_comes_back() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        site, engine, seen = make_site(Remembering()), Serial(), []
+        engine.open(site)
+
+        def look(*arguments):  # type: ignore[no-untyped-def]
+            seen.append(torch.get_num_threads())
+            return {}, {}
+
+        for _ in engine.map(look, jobs(site, clients()[:2])):
+            seen.append(torch.get_num_threads())
+        assert seen == [1, 2, 1, 2]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_engines_are_made_by_name() -> None:
+    assert isinstance(make_engine("serial"), Serial)
+    three, default = make_engine("local", 3), make_engine("local")
+    assert isinstance(three, Local)
+    assert isinstance(default, Local)
+    assert (three.count, default.count) == (3, cores())
+    assert three.workers == []  # none before it is opened
+    with pytest.raises(ConfigError, match="there is no engine 'locl'; did you mean 'local'"):
+        make_engine("locl")

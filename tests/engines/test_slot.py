@@ -1,0 +1,103 @@
+"""Shared memory: what one side writes the other reads, whoever makes room."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from toys import Remembering, make_site, same
+
+from potluck.core.types import Tensors
+from potluck.engines.luggage import LARGE, pack, unpack
+from potluck.engines.slot import ALIGNMENT, Slot
+
+TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+
+
+def two_sides() -> tuple[Slot, Slot]:
+    """One memory as two processes see it."""
+    ours = Slot.create()
+    return ours, Slot(os.dup(ours.handle))
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Tensor:
+    shape = draw(st.lists(st.integers(0, 4), max_size=3))
+    values = 50 * torch.randn(shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 1000))))
+    tensor = values.to(draw(st.sampled_from(TYPES)))
+    return tensor.transpose(0, -1) if tensor.dim() > 1 and draw(st.booleans()) else tensor
+
+
+GROUPS = st.dictionaries(st.text(max_size=5), tensors(), max_size=4)
+
+
+@settings(deadline=None)
+@given(st.lists(GROUPS, min_size=1, max_size=4))
+def test_groups_written_by_turns_are_all_there(groups: list[Tensors]) -> None:
+    ours, theirs = two_sides()
+    layouts, end = [], 0
+    for number, group in enumerate(groups):
+        layout, end = (ours, theirs)[number % 2].write(group, end)
+        layouts.append(layout)
+        assert end % ALIGNMENT == 0
+        assert all(offset % ALIGNMENT == 0 for *_, offset in layout)
+    for side in (ours, theirs):
+        assert all(same(side.copies(layout), group) for layout, group in zip(layouts, groups, strict=True))
+        side.close()
+
+
+def test_either_side_makes_room_and_the_other_follows() -> None:
+    ours, theirs = two_sides()
+    layout, end = ours.write({"small": torch.arange(3.0)})
+    assert theirs.views(layout)["small"].tolist() == [0.0, 1.0, 2.0]
+    held = theirs.views(layout)["small"]
+    large = torch.arange(100_000.0)
+    answer, _ = theirs.write({"large": large}, end)  # their side grows the file beyond what we see
+    assert torch.equal(ours.views(answer)["large"], large)
+    assert held.tolist() == [0.0, 1.0, 2.0]  # a view from before still stands
+    larger = torch.arange(300_000.0)
+    back, _ = ours.write({"larger": larger}, end)
+    assert torch.equal(theirs.views(back)["larger"], larger)
+    assert theirs.views(layout)["small"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_views_share_and_copies_do_not() -> None:
+    ours, theirs = two_sides()
+    layout, _ = ours.write({"w": torch.zeros(2)})
+    view, copy = theirs.views(layout)["w"], theirs.copies(layout)["w"]
+    ours.views(layout)["w"].fill_(7)
+    assert view.tolist() == [7.0, 7.0]
+    assert copy.tolist() == [0.0, 0.0]
+
+
+def test_a_slot_is_used_again_from_the_start() -> None:
+    slot = Slot.create()
+    slot.write({"w": torch.ones(1000)})
+    size = os.fstat(slot.handle).st_size
+    layout, _ = slot.write({"w": torch.zeros(1000)})
+    assert os.fstat(slot.handle).st_size == size
+    assert slot.copies(layout)["w"].sum() == 0
+
+
+def test_large_tensors_travel_beside_the_luggage_and_arrive_shared() -> None:
+    ours, theirs = two_sides()
+    site = make_site(Remembering("somewhere"))
+    site.context(0).once("net", lambda: "made here")
+    packed = pack(site, ours)
+    assert site.examples.inputs.numel() * 4 > LARGE > len(packed)  # type: ignore[attr-defined]
+    first, second = unpack(packed, theirs), unpack(packed, theirs)
+    assert torch.equal(first.examples.inputs, site.examples.inputs)  # type: ignore[attr-defined]
+    assert first.examples.inputs.data_ptr() == second.examples.inputs.data_ptr()  # type: ignore[attr-defined]
+    assert torch.equal(first.examples.targets, site.examples.targets)  # type: ignore[attr-defined]
+    assert first.method == site.method
+    assert first.memo == {}
+
+
+def test_what_cannot_be_imported_travels_by_value() -> None:
+    ours, theirs = two_sides()
+    offset = 5
+    site = make_site(Remembering(), model=lambda width: torch.nn.Linear(offset, 1))
+    assert unpack(pack(site, ours), theirs).task.model(1.0).in_features == 5  # type: ignore[union-attr]

@@ -1,0 +1,193 @@
+"""`potluck.run`: a network and data of one's own, in a few lines of Python."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from small_experiment import StopAfter, content, without_seconds
+from torch import nn
+
+import potluck
+from potluck.core.errors import ConfigError, DataError, ModelError, RunError
+
+LEVELS = {"server": 1.0, "phone": 0.5, "watch": 0.25}
+
+
+class MyNet(nn.Module):
+    """16 units at full width, with batch norm."""
+
+    def __init__(self, width, outputs=3):
+        super().__init__()
+        units = int(16 * width)
+        self.hidden, self.norm, self.head = nn.Linear(5, units), nn.BatchNorm1d(units), nn.Linear(units, outputs)
+
+    def forward(self, inputs):
+        return self.head(self.norm(self.hidden(inputs)).relu())
+
+
+def arrays(count=180):
+    """Three classes that are told apart by which of the first inputs is largest."""
+    inputs = torch.randn(count, 5, generator=torch.Generator().manual_seed(0))
+    return inputs, inputs[:, :3].argmax(1)
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __len__(self):
+        return 180
+
+    def __getitem__(self, index):
+        inputs, targets = arrays()
+        return inputs[index], int(targets[index])
+
+
+def run(**changes):
+    settings = {
+        "model": MyNet,
+        "data": arrays(),
+        "levels": LEVELS,
+        "clients": 6,
+        "rounds": 3,
+        "train": potluck.Train(lr=0.1, epochs=2),
+        "engine": "serial",
+    }
+    return potluck.run(**{**settings, **changes})
+
+
+def test_every_level_gets_a_plain_network_of_its_own_width():
+    result = run(rounds=6)
+    for level, ratio in LEVELS.items():
+        net = result.export(level)
+        assert type(net) is MyNet
+        assert not net.training
+        assert net.hidden.out_features == int(16 * ratio)
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+        assert net(torch.zeros(1, 5)).shape == (1, 3)
+    assert result.accuracy["server"] > 0.5  # chance is a third
+    assert result.directory is None
+
+
+def test_the_network_that_is_exported_is_the_one_that_was_scored():
+    inputs, targets = arrays()
+    result = run(data=(inputs[:120], targets[:120]), test=(inputs[120:], targets[120:]))
+    right = (result.export("phone")(inputs[120:]).argmax(1) == targets[120:]).float().mean()
+    assert result.accuracy["phone"] == pytest.approx(float(right))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [arrays(), tuple(tensor.numpy() for tensor in arrays()), Pairs(), (arrays()[0].numpy(), arrays()[1].tolist())],
+    ids=["tensors", "numpy", "torch-dataset", "numpy-and-list"],
+)
+def test_the_same_examples_give_the_same_run_however_they_come(data):
+    expected = run(rounds=1)
+    found = run(data=data, rounds=1)
+    assert all(torch.equal(found.state[name], tensor) for name, tensor in expected.state.items())
+
+
+def test_bytes_as_images():
+    images = np.random.default_rng(0).integers(0, 256, (60, 5), dtype=np.uint8)
+    result = run(data=(images, np.arange(60) % 3), rounds=1)
+    assert set(result.accuracy) == set(LEVELS)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "heterofl"])
+def test_a_method_by_name(method):
+    assert "server" in run(method=method, rounds=1).models
+
+
+def test_a_method_as_an_object():
+    from potluck.methods.fedavg import FedAvg
+
+    result = run(method=FedAvg(width=0.25), rounds=1)
+    assert {name: net.hidden.out_features for name, net in result.models.items()} == dict.fromkeys(LEVELS, 4)
+
+
+def test_the_seed_decides_everything():
+    one, same, other = run(rounds=2), run(rounds=2), run(rounds=2, seed=1)
+    assert all(torch.equal(one.state[name], tensor) for name, tensor in same.state.items())
+    assert not all(torch.equal(one.state[name], tensor) for name, tensor in other.state.items())
+
+
+def test_pytorchs_own_generator_is_left_alone():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    run(rounds=1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_network_written_where_no_worker_can_import_it():
+    """As in a notebook: the class lives in this function, and the clients in other processes."""
+
+    class Local(MyNet):
+        pass
+
+    here = run(model=lambda width: Local(width), rounds=1)
+    there = run(model=lambda width: Local(width), rounds=1, engine="local", workers=1)
+    assert all(torch.equal(there.state[name], tensor) for name, tensor in here.state.items())
+
+
+def test_a_recorded_run_can_be_resumed(tmp_path):
+    whole = run(out=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(out=tmp_path / "cut", watcher=StopAfter(1))
+    resumed = run(out=tmp_path / "cut", resume=True)
+    assert resumed.directory == tmp_path / "cut"
+    assert without_seconds(resumed.metrics) == without_seconds(whole.metrics)
+    one, other = content(tmp_path / "whole"), content(tmp_path / "cut")
+    for name in ("config.toml", "final.safetensors", *(f"models/{level}.safetensors" for level in LEVELS)):
+        assert one[name] == other[name]
+    lines = other["metrics.jsonl"].decode().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
+
+
+def test_a_path_may_be_a_string(tmp_path):
+    run(rounds=1, out=str(tmp_path / "run"))
+    assert (tmp_path / "run" / "final.safetensors").exists()
+
+
+def test_another_run_in_the_same_directory(tmp_path):
+    run(rounds=1, out=tmp_path / "run")
+    with pytest.raises(RunError, match="already holds a run"):
+        run(rounds=1, out=tmp_path / "run")
+    with pytest.raises(RunError, match=r"another config: .*train\.lr"):
+        run(rounds=1, out=tmp_path / "run", resume=True, train=potluck.Train(lr=0.2, epochs=2))
+
+
+def test_an_unknown_level():
+    with pytest.raises(ConfigError, match=r"no model for level 'wach'; .*server, phone, watch"):
+        run(rounds=1).export("wach")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "says"),
+    [
+        ({"model": lambda width: MyNet(width, outputs=2)}, ModelError, "has 2 outputs.*needs 3"),
+        ({"model": lambda width: MyNet(width, outputs=9)}, ModelError, "has 9 outputs.*needs 3"),
+        ({"model": lambda width: "net"}, ModelError, "should return an nn.Module"),
+        ({"model": lambda: MyNet(1.0)}, ModelError, "for level 'server' fails"),
+        ({"data": (torch.zeros(10, 7), torch.arange(10) % 3)}, ModelError, r"cannot run on an input of shape \(7,\)"),
+        ({"levels": {"a": 0.0}}, ConfigError, "levels.a is 0"),
+        ({"levels": {"a": 1.5}}, ConfigError, "levels.a is 1.5"),
+        ({"levels": {"a": -1}}, ConfigError, "levels.a is -1"),
+        ({"levels": {}}, ConfigError, "levels is {}"),
+        ({"clients": 0}, ConfigError, "clients is 0"),
+        ({"clients": 145}, DataError, "at most 144 clients"),
+        ({"rounds": 0}, ConfigError, "rounds is 0"),
+        ({"rounds": "ten"}, ConfigError, "rounds is 'ten'"),
+        ({"method": "heterfl"}, ConfigError, "did you mean 'heterofl'"),
+        ({"partition": "dirichlt"}, ConfigError, "did you mean 'dirichlet'"),
+        ({"partition": {"name": "dirichlet", "alhpa": 1}}, ConfigError, "did you mean 'alpha'"),
+        ({"engine": "seriel"}, ConfigError, "did you mean 'serial'"),
+        ({"engine": "local", "workers": -1}, ConfigError, "workers"),
+        ({"train": potluck.Train(lr=-1)}, ConfigError, "lr is -1"),
+        ({"test": 1.5}, DataError, "test is 1.5"),
+        ({"test": 0.0}, DataError, "test is 0.0"),
+        ({"data": None}, DataError, "data is a NoneType"),
+        ({"data": "/no/such/folder"}, DataError, "there is no folder /no/such/folder"),
+    ],
+)
+def test_mistakes(changes, kind, says):
+    with pytest.raises(kind, match=says):
+        run(**changes)
