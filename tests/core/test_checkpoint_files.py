@@ -117,8 +117,8 @@ def test_a_flipped_bit_in_the_data_fails_the_checksum(tmp_path: Path) -> None:
 def test_altered_words_fail_the_checksum(tmp_path: Path, words: dict[str, object]) -> None:
     path = saved(tmp_path)
     with safetensors.safe_open(path, "pt") as file:
-        metadata = {**file.metadata(), "potluck": json.dumps(words)}
-    path.write_bytes(safetensors.torch.save(SAMPLE, metadata))
+        ours = {**json.loads(file.metadata()["potluck"]), "about": words}
+    path.write_bytes(safetensors.torch.save(SAMPLE, {"potluck": json.dumps(ours)}))
     with pytest.raises(RunError, match="does not match its checksum"):
         read(path)
 

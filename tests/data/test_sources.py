@@ -46,7 +46,7 @@ def test_digits_come_out_normalised():
 
 
 def test_unknown_name_suggests_the_nearest():
-    with pytest.raises(DataError, match="no data set is called 'cifar-10'; did you mean 'cifar10'"):
+    with pytest.raises(DataError, match="there is no data set 'cifar-10'; did you mean 'cifar10'"):
         sources.load("cifar-10")
 
 
