@@ -43,7 +43,7 @@ def test_the_experiments_are_the_demos_runs(title, file, pytestconfig):
 
 def summary(largest, smallest=None):
     levels = {"server": largest, "laptop": None, "phone": None, "watch": smallest}
-    return Summary("x", "m", 1, levels, {}, {}, 0, 0, 0, 0, 0.0)
+    return Summary("x", "m", 1, levels, {}, {}, 0, 0, 0, 0, 0, 0.0)
 
 
 def test_the_verdict_is_honest_whoever_wins():
@@ -51,10 +51,13 @@ def test_the_verdict_is_honest_whoever_wins():
     assert "beats" in wins[0]
     assert "+20.0 points" in wins[0]
     assert "beats" in wins[1]
+    assert "on a watch" in wins[2]
+    assert "beats" in wins[2]
     loses = verdict({EVERYBODY: summary(0.5, 0.4), STRONG: summary(0.7), SMALL: summary(0.6, 0.6)})
     assert "loses to" in loses[0]
     assert "-20.0 points" in loses[0]
     assert "loses to" in loses[1]
+    assert "loses to" in loses[2]
 
 
 def test_a_second_demo_does_not_overwrite_the_first(tmp_path):

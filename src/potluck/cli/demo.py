@@ -85,6 +85,7 @@ def verdict(runs: dict[str, Summary]) -> list[str]:
     return [
         compare_words("the largest model", everybody[LARGEST], "only strong devices taking part", strong[LARGEST]),
         compare_words(f"its best model ({best[1]})", best[0], "one small model for all", small[SMALLEST]),
+        compare_words("on a watch, its model", everybody[SMALLEST], "the small model for all", small[SMALLEST]),
         "A dash means that a device class gets no model: the network is too large for it.",
     ]
 

@@ -26,6 +26,7 @@ class Summary:
     macs: int
     bytes_down: int
     bytes_up: int
+    calibration_bytes: int  # both ways, for the batch-norm statistics of evaluated models
     failures: int
     seconds: float
 
@@ -48,6 +49,7 @@ def summarise(path: Path) -> Summary:
         macs=sum(r["macs"] for r in records),
         bytes_down=sum(r["bytes_down"] for r in records),
         bytes_up=sum(r["bytes_up"] for r in records),
+        calibration_bytes=sum(r["calibration_bytes_down"] + r["calibration_bytes_up"] for r in records),
         failures=sum(r["failures"] for r in records),
         seconds=sum(r["seconds"] for r in records),
     )
@@ -67,6 +69,7 @@ def comparison(title: str, runs: dict[str, Summary]) -> Table:
         "MACs in all": lambda run: quantity(run.macs),
         "bytes sent": lambda run: in_bytes(run.bytes_down),
         "bytes received": lambda run: in_bytes(run.bytes_up),
+        "calibration bytes": lambda run: in_bytes(run.calibration_bytes),
         "rounds": lambda run: str(run.rounds),
         "failures": lambda run: str(run.failures),
         "seconds": lambda run: f"{run.seconds:.1f}",
