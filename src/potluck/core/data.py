@@ -50,6 +50,30 @@ class Arrays:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Some of the examples of a larger set."""
+
+    whole: Examples
+    chosen: Tensor
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
+        return self.whole.take(self.chosen[index], rng)
+
+    def labels(self, index: Tensor) -> Tensor:
+        return self.whole.labels(self.chosen[index])
+
+
+def evenly_spaced(examples: Examples, most: int) -> Examples:
+    """At most so many of the examples, spread evenly over all of them."""
+    if len(examples) <= most:
+        return examples
+    return Part(examples, torch.arange(most) * len(examples) // most)
+
+
+@dataclass(frozen=True)
 class Holdings:
     """Who holds what: client i has `order[offsets[i]:offsets[i + 1]]`. Two tensors, however many clients."""
 

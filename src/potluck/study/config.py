@@ -41,6 +41,7 @@ class DataSection:
 
     source: Named
     partition: Named = "iid"
+    test_examples: Annotated[int, Ge(1)] | None = None  # score on at most so many, evenly spaced; all if not given
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Config:
             "seed": self.seed,
             "task": {**as_table(self.task), "model": name_and_options(self.task.model)},
             "data": {
+                **as_table(self.data),
                 "source": name_and_options(self.data.source),
                 "partition": {"name": name_of(self.data.partition), **as_table(self.partition)},
             },

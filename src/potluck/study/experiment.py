@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from potluck.core.client import Site
-from potluck.core.data import Examples
+from potluck.core.data import Examples, evenly_spaced
 from potluck.core.errors import ConfigError, ModelError
 from potluck.core.evaluate import LocalTest
 from potluck.core.fleet import Assignment, Fleet
@@ -112,6 +112,8 @@ def assemble(
 def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
     """The experiment that a config describes, on data from this folder or the one POTLUCK_DATA names."""
     data = load_source(config.data.source, data_dir)
+    if config.data.test_examples is not None:
+        data = replace(data, test=evenly_spaced(data.test, config.data.test_examples))
     shape = tuple(made_up(data.train)[0].shape[1:])
     return assemble(
         model=model_factory(name_of(config.task.model), options_of(config.task.model), shape, data.classes),

@@ -15,7 +15,7 @@ from potluck.core.types import Level, Tensors
 from potluck.parts.batchnorm import calibrate, combine, install, norms
 from potluck.study.experiment import Experiment
 
-MOST_EXAMPLES, MOST_LOGITS = 500, 1 << 24  # of a batch that is scored: texts have many logits per example
+MOST_EXAMPLES, MOST_LOGITS = 500, 1 << 22  # of a batch that is scored: texts have many logits per example
 
 
 @dataclass(frozen=True)
