@@ -13,6 +13,7 @@ setup: $(STAMP)  ## create .venv with everything Potluck needs
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Potluck needs Python 3.11 or newer; try make PYTHON=python3.11")'
+	@echo "Setting up $(VENV) (a minute or two the first time) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)

@@ -22,12 +22,12 @@ def test_the_config_the_others_are_made_from_is_right(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("lr = 0.05", "momentun = 0.5", "[train] it has no 'momentun'; did you mean 'momentum'?"),
+        ("lr = 0.05", "momentun = 0.5", "[train] has no 'momentun'; did you mean 'momentum'?"),
         ('name = "heterofl"', 'name = "heterofl"\nscalar = true', "heterofl has no 'scalar'; did you mean 'scaler'?"),
-        ("rounds = 3", "round = 3", "[task] it has no 'round'; did you mean 'rounds'?"),
-        ("clients = 14", "client = 14", "[fleet] it has no 'client'; did you mean 'clients'?"),
-        ('source = "digits"', 'sources = "digits"', "[data] it has no 'sources'; did you mean 'source'?"),
-        ('name = "serial"', "worker = 2", "[engine] it has no 'worker'; did you mean 'workers'?"),
+        ("rounds = 3", "round = 3", "[task] has no 'round'; did you mean 'rounds'?"),
+        ("clients = 14", "client = 14", "[fleet] has no 'client'; did you mean 'clients'?"),
+        ('source = "digits"', 'sources = "digits"', "[data] has no 'sources'; did you mean 'source'?"),
+        ('name = "serial"', "worker = 2", "[engine] has no 'worker'; did you mean 'workers'?"),
         ("seed = 3", "sed = 3", "has no 'sed'; did you mean 'seed'?"),
         ("[train]", "[trian]", "has no 'trian'; did you mean 'train'?"),
         ("[engine]", "[zzz]", "has no 'zzz'; "),
@@ -135,11 +135,11 @@ def test_an_unknown_method_is_pointed_to(tmp_path, name):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("rounds = 3", "[task] it needs 'rounds'"),
-        ('model = { name = "heterofl-cnn", hidden = [4, 8, 8, 8] }', "[task] it needs 'model'"),
-        ('source = "digits"', "[data] it needs 'source'"),
-        ("clients = 14", "[fleet] it needs 'clients'"),
-        ("levels = { big = 1.0, small = 0.5 }", "[fleet] it needs 'levels'"),
+        ("rounds = 3", "[task] needs 'rounds'"),
+        ('model = { name = "heterofl-cnn", hidden = [4, 8, 8, 8] }', "[task] needs 'model'"),
+        ('source = "digits"', "[data] needs 'source'"),
+        ("clients = 14", "[fleet] needs 'clients'"),
+        ("levels = { big = 1.0, small = 0.5 }", "[fleet] needs 'levels'"),
         ('name = "heterofl"', "[method] needs a 'name'"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_value_has_no_settings_of_its_own(tmp_path):
         ("train.lr=fast", "[train] lr is 'fast', but it should be a valid number (--set train.lr)"),
         ("train.lr=", "[train] lr is '', but it should be a valid number (--set train.lr)"),
         ("train.lr=2020-01-01", "(--set train.lr)"),
-        ("train.lrr=0.5", "[train] it has no 'lrr'; did you mean 'lr'? (--set train.lrr)"),
+        ("train.lrr=0.5", "[train] has no 'lrr'; did you mean 'lr'? (--set train.lrr)"),
         ("fleet.levels.big=1.5", "levels.big is 1.5"),
         ("method.name=heterfl", "did you mean 'heterofl'? (--set method.name)"),
         ("trian.lr=0.5", "has no 'trian'; did you mean 'train'? (--set trian)"),

@@ -43,10 +43,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-app.command()(costs)
-app.command()(partition)
-app.add_typer(data_app, name="data")
-
 
 @app.command()
 def demo(
@@ -85,6 +81,9 @@ def run(
     say(f"Saved in {directory}: metrics.jsonl, final.safetensors and a model per level in models/.")
 
 
+app.command()(costs)
+
+
 @app.command()
 def compare(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="directories of runs")]) -> None:
     """Runs side by side: accuracy per level, and what it cost."""
@@ -100,7 +99,7 @@ def list_methods() -> None:
         "in a sentence": [(cls.__doc__ or "").splitlines()[0] for cls in found.values()],
         "paper": [cls.paper for cls in found.values()],
     }
-    console.print(table_of("Methods", columns))
+    console.print(table_of("Methods", columns, justify="left"))
 
 
 @app.command()
@@ -152,3 +151,7 @@ def export_unfinished(record: RunDirectory, level: str, data_dir: Path | None) -
     engine = make_engine("serial")
     net = model_so_far(experiment, engine, record, admitted[level])
     return state_of(net), {"level": level, "rounds_done": record.progress().rounds_done}
+
+
+app.command()(partition)
+app.add_typer(data_app, name="data")

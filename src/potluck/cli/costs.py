@@ -66,7 +66,7 @@ def of_model(
             raise ConfigError(f"--set {override}: without a config, {unknown('section', section, SETTABLE)}")
     origin = Origin()
     factory, example = named_model(model, input, classes, settings["model"])
-    train = read_table(Train, settings["train"], "train", "it", origin)
+    train = read_table(Train, settings["train"], "train", "", origin)
     chosen = read_plug(methods.find, {"name": method, **settings["method"]}, "method", origin)
     return train.batch_size, count_costs(factory, parse_levels(levels), example, chosen, train, measure)
 

@@ -92,12 +92,12 @@ def in_bytes(number: float | None) -> str:
     return f"{number:.0f} B"
 
 
-def table_of(title: str, columns: Mapping[str, Sequence[Any]]) -> Table:
-    """A table from columns of ready-made texts; the first is a name, the others are figures."""
+def table_of(title: str, columns: Mapping[str, Sequence[Any]], justify: JustifyMethod = "right") -> Table:
+    """A table from columns of ready-made texts; the first is a name, the others are figures unless told otherwise."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for position, name in enumerate(columns):
-        justify: JustifyMethod = "right" if position else "left"
-        table.add_column(escape(name), justify=justify, no_wrap=not position, overflow="fold")
+        side: JustifyMethod = justify if position else "left"
+        table.add_column(escape(name), justify=side, no_wrap=not position, overflow="fold")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*(escape(str(cell)) for cell in row))
     return table

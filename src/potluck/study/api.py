@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
@@ -12,13 +13,13 @@ import torch
 from torch import nn
 
 from potluck import methods
-from potluck.core.data import Arrays
+from potluck.core.data import Arrays, Examples
 from potluck.core.errors import DataError
 from potluck.core.fleet import Assignment
 from potluck.core.method import Method
 from potluck.core.random import stream
 from potluck.core.types import Train
-from potluck.data.assignment import Fixed
+from potluck.data.assignment import assignment_named
 from potluck.data.dataset import Dataset
 from potluck.data.own import examples_from
 from potluck.data.partitions import Partition, partition_named
@@ -42,7 +43,7 @@ def run(
     method: str | Method = "heterofl",
     test: Any = 0.2,
     partition: Named | Partition = "iid",
-    assignment: Assignment | None = None,
+    assignment: Named | Assignment = "fixed",
     train: Train | None = None,
     cohort: int | float = 10,
     evaluate_every: int = 1,
@@ -78,7 +79,7 @@ def run(
     chosen = method if isinstance(method, Method) else methods.find(method)()
     here = Origin()
     rule = read_plug(partition_named, partition, "partition", here) if isinstance(partition, str | dict) else partition
-    dealt = assignment or Fixed()
+    dealt = read_plug(assignment_named, assignment, "fleet", here) if isinstance(assignment, str | dict) else assignment
     task = read_table(
         TaskSection,
         {
@@ -88,14 +89,14 @@ def run(
             "calibration_clients": calibration_clients,
         },
         "task",
-        "it",
+        "",
         here,
     )
     fleet = read_table(
         FleetSection,
         {"clients": clients, "levels": dict(levels), "cohort": cohort, "assignment": plug_table(dealt)},
         "fleet",
-        "it",
+        "",
         here,
     )
     experiment = assemble(
@@ -117,12 +118,12 @@ def run(
         "name": task.model,
         "seed": seed,
         "task": as_table(task),
-        "data": {"source": {"name": f"{len(experiment.site.examples)} examples"}, "partition": plug_table(rule)},
+        "data": {"source": fingerprint(experiment.site.examples), "partition": plug_table(rule)},
         "fleet": as_table(fleet),
         "method": plug_table(chosen),
         "train": as_table(experiment.task.train),
     }
-    where = read_table(EngineSection, {"name": engine, "workers": workers}, "engine", "it", here)
+    where = read_table(EngineSection, {"name": engine, "workers": workers}, "engine", "", here)
     running = make_engine(where.name, where.workers)
     try:
         return execute(experiment, running, record, Path(out) if out is not None else None, resume, watcher)
@@ -152,6 +153,12 @@ def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]
         replace(examples, inputs=examples.inputs[part], targets=examples.targets[part])  # type: ignore[return-value]
         for part in (order[held:], order[:held])
     )
+
+
+def fingerprint(examples: Examples) -> Table:
+    """What tells these data from others in a record: how many there are, and a digest of their labels in order."""
+    labels = examples.labels(torch.arange(len(examples)))
+    return {"name": f"{len(examples)} examples", "labels": hashlib.sha256(labels.numpy().tobytes()).hexdigest()}
 
 
 def recheck(settings: Settings, section: str) -> Settings:

@@ -170,9 +170,9 @@ def apply_override(table: Table, override: str) -> str:
 def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
     """A config from tables, every part checked."""
     outline = read_table(Outline, table, "", "the config", origin)
-    task = read_table(TaskSection, outline.task, "task", "it", origin)
-    data = read_table(DataSection, outline.data, "data", "it", origin)
-    fleet = read_table(FleetSection, outline.fleet, "fleet", "it", origin)
+    task = read_table(TaskSection, outline.task, "task", "", origin)
+    data = read_table(DataSection, outline.data, "data", "", origin)
+    fleet = read_table(FleetSection, outline.fleet, "fleet", "", origin)
     method_name = outline.method.get("name")
     if not isinstance(method_name, str):
         raise ConfigError(f"[method] needs a 'name', such as 'heterofl'{origin.place('method', 'name')}")
@@ -183,8 +183,8 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
         data=data,
         fleet=fleet,
         method=read_plug(methods.find, outline.method, "method", origin),
-        train=read_table(Train, outline.train, "train", "it", origin),
-        engine=read_table(EngineSection, outline.engine, "engine", "it", origin),
+        train=read_table(Train, outline.train, "train", "", origin),
+        engine=read_table(EngineSection, outline.engine, "engine", "", origin),
         partition=read_plug(partition_named, data.partition, "data.partition", origin),
         assignment=read_plug(assignment_named, fleet.assignment, "fleet.assignment", origin),
         method_name=method_name,

@@ -57,8 +57,12 @@ def fields_of(schema: type[Any]) -> list[str]:
 
 def unknown_key(section: str, owner: str, key: str, known: list[str], origin: Origin) -> ConfigError:
     """The error for a key that nothing reads."""
-    where = f"[{section}] " if section else ""
-    return ConfigError(f"{where}{owner} has no '{key}'; {hint(key, known)}{origin.place(section, key)}")
+    return ConfigError(f"{subject(section, owner)} has no '{key}'; {hint(key, known)}{origin.place(section, key)}")
+
+
+def subject(section: str, owner: str) -> str:
+    """Whose settings are spoken of: a section's, or those of what it names."""
+    return f"[{section}] {owner}".strip() if section else owner
 
 
 def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, owner: str, origin: Origin) -> Schema:
@@ -89,7 +93,7 @@ def explain(error: ValidationError, table: Mapping[str, Any], section: str, owne
     key = path[0] if path else str(first["loc"][0]) if first["loc"] else ""
     where = f"[{section}] " if section else ""
     if first["type"] == "missing":
-        return ConfigError(f"{where}{owner} needs '{key}'{origin.place(section, '')}")
+        return ConfigError(f"{subject(section, owner)} needs '{key}'{origin.place(section, '')}")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):  # a check that is spoken of in our own words
         return ConfigError(f"{where}{cause}{origin.place(section, key)}")
