@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from itertools import count
 from pathlib import Path
 
@@ -62,12 +64,17 @@ def run_demo(out: Path, seed: int) -> None:
     say(f"\nSaved in {folder}. Next, try:")
     heterofl = folder / directory_name(EVERYBODY)
     for command in (
-        f"potluck export {heterofl} --level watch --out watch.safetensors",
-        "potluck run experiments/digits-heterofl.toml --set data.partition.alpha=0.1",
-        "potluck costs experiments/digits-heterofl.toml",
-        "potluck --help",
+        f"export {heterofl} --level watch --out watch.safetensors",
+        "run experiments/digits-heterofl.toml --set data.partition.alpha=0.1",
+        "costs experiments/digits-heterofl.toml",
+        "--help",
     ):
-        say(f"  {command}")
+        say(f"  {command_name()} {command}")
+
+
+def command_name() -> str:
+    """What to type to get this program again: its name, or its path where the name alone would not be found."""
+    return "potluck" if shutil.which("potluck") else sys.argv[0]
 
 
 def play(title: str, config: Config, folder: Path, engine: Engine) -> Summary:
