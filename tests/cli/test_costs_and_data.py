@@ -64,6 +64,9 @@ def test_costs_of_the_users_own_factory(potluck, tmp_path, monkeypatch):
     code, _, err = potluck("costs", "--model", "mynets_for_costs:ready", "--input", "3x2x2", "--levels", "1,0.5")
     assert code == 2
     assert "ready-made network" in err
+    code, _, err = potluck("costs", "--model", "mynets_for_costs:net", "--input", "5x5", "--levels", "1")
+    assert code == 2
+    assert "cannot run on an input of shape (5, 5)" in err
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,20 @@ def run_once(net: nn.Module, example: Tensor) -> Tensor:
     return output
 
 
-def check_outputs(net: nn.Module, example: Tensor, classes: int, level: Level) -> None:
-    """Refuse a network that cannot run on the data or whose output has no place for every label."""
+def try_once(net: nn.Module, example: Tensor, level: Level) -> Tensor:
+    """The network's output for one example, or an error that names the level and the input."""
     try:
-        outputs = run_once(net, example).shape[-1]
+        return run_once(net, example)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise ModelError(
             f"the network of level '{level.name}' (ratio {level.ratio:g}) cannot run on an input of shape "
             f"{tuple(example.shape[1:])}: {error}"
         ) from error
+
+
+def check_outputs(net: nn.Module, example: Tensor, classes: int, level: Level) -> None:
+    """Refuse a network that cannot run on the data or whose output has no place for every label."""
+    outputs = try_once(net, example, level).shape[-1]
     if outputs != classes:
         raise ModelError(
             f"the network of level '{level.name}' (ratio {level.ratio:g}) has {outputs} outputs, but the labels "

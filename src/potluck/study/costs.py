@@ -16,7 +16,7 @@ from potluck.core.plug import is_path
 from potluck.core.types import Context, Level, Task, Train
 from potluck.models.catalogue import input_for
 from potluck.parts.cost import level_cost, measure_step
-from potluck.parts.head import find_head, run_once
+from potluck.parts.head import find_head, try_once
 from potluck.study.experiment import build, check_model, make_levels
 from potluck.study.sources import model_factory
 
@@ -43,7 +43,7 @@ def costs(
     """
     ranked = make_levels(levels)
     largest = max(ranked, key=lambda level: level.ratio)
-    outputs = run_once(build(model, largest), example)
+    outputs = try_once(build(model, largest), example, largest)
     net = check_model(model, ranked, example, outputs.shape[-1])
     task = Task(
         model=model,
