@@ -45,6 +45,21 @@ def test_exact_numbers_behind_the_rows() -> None:
     assert fedhm_macs(build("resnet18"), example((3, 32, 32))) == 557_216_768
 
 
+@pytest.mark.parametrize(
+    ("model", "classes", "width", "size", "macs"),
+    [
+        ("resnet18", 10, 0.64, "4.59M", "229.50M"),  # 41, 82, 164, 328 channels either way
+        ("resnet18", 10, 0.35, "1.39M", "70.60M"),  # printed as 1.37M and 68.61M
+        ("resnet34", 100, 0.4, "3.45M", "190.70M"),  # printed as 3.42M and 187.53M
+    ],
+)
+def test_rounding_up_as_heterofl_does_would_miss_the_rows(
+    model: str, classes: int, width: float, size: str, macs: str
+) -> None:
+    net = build(model, width, classes=classes, rounding="ceil")
+    assert (millions(parameters(net)), millions(fedhm_macs(net, example((3, 32, 32))))) == (size, macs)
+
+
 def test_the_journal_rows_called_fedrolex_are_split_mix_bases() -> None:
     base18, base34 = parameters(build("resnet18", 0.35)), parameters(build("resnet34", 0.4, classes=100))
     # Printed as 12.33, 4.12, 2.75, 1.37: the first is 9 times the already rounded 1.37.

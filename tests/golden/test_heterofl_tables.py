@@ -168,6 +168,30 @@ def test_a_true_preresnet18_has_two_blocks_per_stage() -> None:
     assert sizes == [11172170, 2796714, 701018, 176178, 44510]
 
 
+@pytest.mark.parametrize(
+    ("model", "without", "flops"),
+    [
+        ("heterofl-cnn", [1554954, 390410, 98442, 25034, 6474], 80134656),
+        ("preresnet18", [9616074, 2405738, 602298, 151010, 37974], 328935424),
+    ],
+)
+def test_the_norms_of_the_ablation(model: str, without: list[int], flops: int) -> None:
+    # Tables 4 and 5 print no sizes: every norm but "none" has the two parameters per channel of batch norm.
+    for norm in ("in", "gn", "ln"):
+        nets = [build(model, ratio, norm=norm) for ratio in LEVELS.values()]
+        assert [parameters(net) for net in nets] == [costs(model, level)[0] for level in LEVELS]
+        # The authors' counter knows no group norm, which is what all three are made of: it costs nothing.
+        assert heterofl_flops(nets[0], example_for(model)) == flops
+    assert [parameters(build(model, ratio, norm="none")) for ratio in LEVELS.values()] == without
+    assert heterofl_flops(build(model, norm="none"), example_for(model)) == flops
+
+
+@pytest.mark.parametrize("model", ["heterofl-cnn", "preresnet18", "transformer"])
+def test_the_tables_do_not_depend_on_the_rounding(model: str) -> None:
+    nearest = [parameters(build(model, ratio, rounding="round")) for ratio in LEVELS.values()]
+    assert nearest == [costs(model, level)[0] for level in LEVELS]
+
+
 def test_the_vocabulary_the_paper_states_is_one_word_short_of_its_megabytes() -> None:
     assert f"{4 * parameters(build('transformer', classes=33_278)) / 2**20:.2f}" == "73.48"
     assert f"{4 * parameters(build('transformer', classes=33_279)) / 2**20:.2f}" == "73.49"

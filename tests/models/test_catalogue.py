@@ -92,11 +92,28 @@ def test_the_head_is_called_head_and_keeps_a_row_per_class(name: str, width: flo
     assert net.head.out_features == 11
 
 
-@settings(max_examples=15, deadline=None)
-@given(width=st.floats(min_value=0.01, max_value=1.0), name=st.sampled_from(NAMES))
-def test_any_width_runs_and_is_part_of_the_full_network(width: float, name: str) -> None:
+def size(name: str, **rounding: str) -> int:
+    """Parameters at a width where rounding up gives every network a channel more than rounding to the nearest."""
     with torch.device("meta"):
-        narrow, wide = (find_model(name)(ratio, **options(name)).eval() for ratio in (width, 1.0))
+        return sum(p.numel() for p in find_model(name)(0.285, **options(name), **rounding).parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_network_rounds_as_its_paper_does_unless_told_otherwise(name: str) -> None:
+    usual = "round" if name in ("resnet18", "resnet34", "flanc-cnn", "flanc-resnet18", "rnn") else "ceil"
+    assert size(name, rounding="round") < size(name, rounding="ceil")
+    assert size(name) == size(name, rounding=usual)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    width=st.floats(min_value=0.01, max_value=1.0),
+    name=st.sampled_from(NAMES),
+    rounding=st.sampled_from(["ceil", "round"]),
+)
+def test_any_width_runs_and_is_part_of_the_full_network(width: float, name: str, rounding: str) -> None:
+    with torch.device("meta"):
+        narrow, wide = (find_model(name)(ratio, **options(name), rounding=rounding).eval() for ratio in (width, 1.0))
         assert narrow(example(name)).shape[-1] == 11
     small, large = shapes(narrow), shapes(wide)
     if name == "flanc-resnet18":  # a narrow layer1 has a shortcut that the full one does not need

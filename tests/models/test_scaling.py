@@ -3,23 +3,25 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import ModelError
-from potluck.models.scaling import ceil_widths, round_widths
+from potluck.models.scaling import RULES, widths
+from potluck.study.sources import model_factory
 
 WIDTHS = (64, 128, 256, 512)
 
 
 def test_heterofl_rounds_up() -> None:
-    assert ceil_widths(0.35, WIDTHS) == [23, 45, 90, 180]
-    assert ceil_widths(1 / 16, (10, 16)) == [1, 1]
+    assert widths(0.35, WIDTHS, "ceil") == [23, 45, 90, 180]
+    assert widths(1 / 16, (10, 16), "ceil") == [1, 1]
 
 
 def test_floating_point_noise_adds_no_channel() -> None:
     assert math.ceil(0.07 * 100) == 8
-    assert ceil_widths(0.07, [100]) == [7]
+    assert widths(0.07, [100], "ceil") == [7]
 
 
 @pytest.mark.parametrize(
@@ -33,23 +35,41 @@ def test_floating_point_noise_adds_no_channel() -> None:
     ],
 )
 def test_fedhm_rounds_to_the_nearest(width: float, expected: list[int]) -> None:
-    assert round_widths(width, WIDTHS) == expected
+    assert widths(width, WIDTHS, "round") == expected
 
 
-@given(st.floats(min_value=0, max_value=1, exclude_min=True), st.integers(min_value=1, max_value=4096))
-def test_a_narrow_layer_fits_into_the_wide_one_and_is_never_empty(width: float, full: int) -> None:
-    for rule in (ceil_widths, round_widths):
-        (narrow,) = rule(width, [full])
-        assert 1 <= narrow <= full
+def test_halves_go_to_the_even_number() -> None:
+    assert widths(0.5, (3, 5, 7), "round") == [2, 2, 4]
 
 
-@given(st.integers(min_value=1, max_value=4096))
-def test_full_width_is_full_width(full: int) -> None:
-    assert ceil_widths(1.0, [full]) == round_widths(1.0, [full]) == [full]
+@given(
+    st.floats(min_value=0, max_value=1, exclude_min=True),
+    st.integers(min_value=1, max_value=4096),
+    st.sampled_from(list(RULES)),
+)
+def test_a_narrow_layer_fits_into_the_wide_one_and_is_never_empty(width: float, full: int, rounding) -> None:
+    (narrow,) = widths(width, [full], rounding)
+    assert 1 <= narrow <= full
 
 
+@given(st.integers(min_value=1, max_value=4096), st.sampled_from(list(RULES)))
+def test_full_width_is_full_width(full: int, rounding) -> None:
+    assert widths(1.0, [full], rounding) == [full]
+
+
+@pytest.mark.parametrize("rounding", RULES)
 @pytest.mark.parametrize("width", [0, -0.5, math.nan, math.inf])
-def test_a_width_that_leaves_no_network_is_refused(width: float) -> None:
-    for rule in (ceil_widths, round_widths):
-        with pytest.raises(ModelError, match=f"width is {width}, but it must be a number above 0"):
-            rule(width, WIDTHS)
+def test_a_width_that_leaves_no_network_is_refused(width: float, rounding) -> None:
+    with pytest.raises(ModelError, match=f"width is {width}, but it must be a number above 0"):
+        widths(width, WIDTHS, rounding)
+
+
+def test_an_unknown_rounding_is_refused() -> None:
+    with pytest.raises(ModelError, match="rounding is 'floor', but it should be one of ceil, round"):
+        widths(0.5, WIDTHS, "floor")
+
+
+@pytest.mark.parametrize(("rounding", "stem"), [("ceil", 23), ("round", 22)])
+def test_a_config_chooses_the_rounding(rounding: str, stem: int) -> None:
+    net = model_factory("resnet18", {"rounding": rounding}, (torch.zeros(1, 3, 8, 8),), 10)(0.35)
+    assert net.stem[0].out_channels == stem

@@ -11,20 +11,22 @@ from collections import OrderedDict
 from torch import nn
 
 from potluck.models.resnet import WIDTHS, assemble
-from potluck.models.scaling import round_widths
+from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import image_shape
 
 STEM = 64
 
 
-def flanc_cnn(width: float = 1.0, *, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10) -> nn.Module:
+def flanc_cnn(
+    width: float = 1.0, *, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10, rounding: Rounding = "round"
+) -> nn.Module:
     """A stem of fixed width, two 3x3 convolutions each halved by max pooling, a linear head on all positions.
 
     >>> sum(p.numel() for p in flanc_cnn(0.25).parameters())
     43978
     """
     channels, rows, columns = image_shape("flanc-cnn", shape, smallest=4)
-    (outer,) = round_widths(width, [128])
+    (outer,) = widths(width, [128], rounding)
     return nn.Sequential(
         OrderedDict(
             stem=nn.Conv2d(channels, STEM, 3, padding=1),
@@ -40,14 +42,16 @@ def flanc_cnn(width: float = 1.0, *, shape: tuple[int, ...] = (1, 28, 28), class
     )
 
 
-def flanc_resnet18(width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10) -> nn.Module:
+def flanc_resnet18(
+    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, rounding: Rounding = "round"
+) -> nn.Module:
     """ResNet-18 whose stem has 64 channels at every width, so that a narrow layer1 needs a shortcut of its own.
 
     >>> sum(p.numel() for p in flanc_resnet18().parameters())
     11173962
     """
     channels, _, _ = image_shape("flanc-resnet18", shape)
-    net = assemble(channels, STEM, round_widths(width, WIDTHS), (2, 2, 2, 2), classes)
+    net = assemble(channels, STEM, widths(width, WIDTHS, rounding), (2, 2, 2, 2), classes)
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

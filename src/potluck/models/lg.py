@@ -8,31 +8,35 @@ from itertools import pairwise
 
 from torch import nn
 
-from potluck.models.scaling import ceil_widths
+from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import image_shape
 
 
-def lg_mlp(width: float = 1.0, *, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10) -> nn.Module:
+def lg_mlp(
+    width: float = 1.0, *, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10, rounding: Rounding = "ceil"
+) -> nn.Module:
     """Fully connected: all inputs, 512, 256, 256, 128, classes.
 
     >>> sum(p.numel() for p in lg_mlp().parameters())
     633226
     """
-    sizes = [math.prod(shape), *ceil_widths(width, (512, 256, 256, 128))]
+    sizes = [math.prod(shape), *widths(width, (512, 256, 256, 128), rounding)]
     layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
     for number, (inner, outer) in enumerate(pairwise(sizes), start=1):
         layers |= {f"fc{number}": nn.Linear(inner, outer), f"relu{number}": nn.ReLU()}
     return nn.Sequential(OrderedDict(**layers, head=nn.Linear(sizes[-1], classes)))
 
 
-def lg_cnn(width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10) -> nn.Module:
+def lg_cnn(
+    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, rounding: Rounding = "ceil"
+) -> nn.Module:
     """Two 5x5 convolutions of 6 and 16 channels with max pooling, then fully connected 120, 100, classes.
 
     >>> sum(p.numel() for p in lg_cnn().parameters())
     64102
     """
     channels, rows, columns = image_shape("lg-cnn", shape, smallest=16)
-    narrow, wide, first, second = ceil_widths(width, (6, 16, 120, 100))
+    narrow, wide, first, second = widths(width, (6, 16, 120, 100), rounding)
     positions = pooled(pooled(rows)) * pooled(pooled(columns))
     return nn.Sequential(
         OrderedDict(

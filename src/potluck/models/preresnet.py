@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
+from itertools import accumulate
+from operator import mul
 
 from torch import Tensor, nn
 
-from potluck.models.scaling import ceil_widths
+from potluck.models.norms import Norm, check_norm, norm_layer
+from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import image_shape
 
 WIDTHS = (64, 128, 256, 512)
@@ -16,12 +20,12 @@ STRIDES = (1, 2, 2, 2)
 class PreActivationBlock(nn.Module):
     """conv2(relu(norm2(conv1(a)))) + shortcut with a = relu(norm1(x))."""
 
-    def __init__(self, inner: int, outer: int, stride: int) -> None:
+    def __init__(self, inner: int, outer: int, stride: int, norm: Norm = "bn") -> None:
         super().__init__()
-        self.norm1 = nn.BatchNorm2d(inner)
+        self.norm1 = norm_layer(norm, inner)
         self.relu1 = nn.ReLU()
         self.conv1 = nn.Conv2d(inner, outer, 3, stride, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(outer)
+        self.norm2 = norm_layer(norm, outer)
         self.relu2 = nn.ReLU()
         self.conv2 = nn.Conv2d(outer, outer, 3, padding=1, bias=False)
         reshapes = stride != 1 or inner != outer
@@ -41,27 +45,31 @@ def preresnet18(
     shape: tuple[int, ...] = (3, 32, 32),
     classes: int = 10,
     blocks: tuple[int, ...] = (1, 1, 1, 2),
+    norm: Norm = "bn",
+    rounding: Rounding = "ceil",
 ) -> nn.Module:
     """Pre-activation ResNet; the default blocks give the paper's sizes, (2, 2, 2, 2) is a true ResNet-18.
 
     >>> sum(p.numel() for p in preresnet18(1 / 16).parameters())
     38350
     """
-    channels, _, _ = image_shape("preresnet18", shape)
-    widths = ceil_widths(width, WIDTHS)
-    inner = widths[0]
+    channels, rows, columns = image_shape("preresnet18", shape)
+    narrow = widths(width, WIDTHS, rounding)
+    positions = [math.ceil(rows / by) * math.ceil(columns / by) for by in accumulate(STRIDES, mul)]
+    check_norm(norm, width, zip(narrow, positions, strict=True))
+    inner = narrow[0]
     body: list[nn.Module] = []
-    for outer, stride, count in zip(widths, STRIDES, blocks, strict=True):
+    for outer, stride, count in zip(narrow, STRIDES, blocks, strict=True):
         for number in range(count):
-            body.append(PreActivationBlock(inner, outer, 1 if number else stride))
+            body.append(PreActivationBlock(inner, outer, 1 if number else stride, norm))
             inner = outer
     head = nn.Linear(inner, classes)
     nn.init.zeros_(head.bias)
     return nn.Sequential(
         OrderedDict(
-            stem=nn.Conv2d(channels, widths[0], 3, padding=1, bias=False),
+            stem=nn.Conv2d(channels, narrow[0], 3, padding=1, bias=False),
             body=nn.Sequential(*body),
-            norm=nn.BatchNorm2d(inner),
+            norm=norm_layer(norm, inner),
             relu=nn.ReLU(),
             pool=nn.AdaptiveAvgPool2d(1),
             flatten=nn.Flatten(),

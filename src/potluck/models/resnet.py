@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from potluck.models.scaling import round_widths
+from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import image_shape
 
 WIDTHS = (64, 128, 256, 512)
@@ -41,37 +41,41 @@ def stage(inner: int, outer: int, stride: int, count: int) -> nn.Module:
     return nn.Sequential(BasicBlock(inner, outer, stride), *rest)
 
 
-def assemble(channels: int, stem: int, widths: Sequence[int], blocks: Sequence[int], classes: int) -> nn.Module:
+def assemble(channels: int, stem: int, outer: Sequence[int], blocks: Sequence[int], classes: int) -> nn.Module:
     """A network of a stem, four stages called layer1 to layer4, an average and a linear head."""
-    stages = [stage(*sizes) for sizes in zip([stem, *widths[:-1]], widths, STRIDES, blocks, strict=True)]
+    stages = [stage(*sizes) for sizes in zip([stem, *outer[:-1]], outer, STRIDES, blocks, strict=True)]
     return nn.Sequential(
         OrderedDict(
             stem=nn.Sequential(nn.Conv2d(channels, stem, 3, padding=1, bias=False), nn.BatchNorm2d(stem), nn.ReLU()),
             **{f"layer{number}": layer for number, layer in enumerate(stages, start=1)},
             pool=nn.AdaptiveAvgPool2d(1),
             flatten=nn.Flatten(),
-            head=nn.Linear(widths[-1], classes),
+            head=nn.Linear(outer[-1], classes),
         )
     )
 
 
-def resnet18(width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10) -> nn.Module:
+def resnet18(
+    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, rounding: Rounding = "round"
+) -> nn.Module:
     """ResNet-18 with 2, 2, 2, 2 blocks.
 
     >>> sum(p.numel() for p in resnet18(0.35).parameters())
     1373160
     """
     channels, _, _ = image_shape("resnet18", shape)
-    widths = round_widths(width, WIDTHS)
-    return assemble(channels, widths[0], widths, (2, 2, 2, 2), classes)
+    narrow = widths(width, WIDTHS, rounding)
+    return assemble(channels, narrow[0], narrow, (2, 2, 2, 2), classes)
 
 
-def resnet34(width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 100) -> nn.Module:
+def resnet34(
+    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 100, rounding: Rounding = "round"
+) -> nn.Module:
     """ResNet-34 with 3, 4, 6, 3 blocks.
 
     >>> sum(p.numel() for p in resnet34(0.4).parameters())
     3423974
     """
     channels, _, _ = image_shape("resnet34", shape)
-    widths = round_widths(width, WIDTHS)
-    return assemble(channels, widths[0], widths, (3, 4, 6, 3), classes)
+    narrow = widths(width, WIDTHS, rounding)
+    return assemble(channels, narrow[0], narrow, (3, 4, 6, 3), classes)

@@ -13,7 +13,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.models.scaling import round_widths
+from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import sequence_length
 
 CELLS: dict[str, type[nn.LSTM | nn.GRU | nn.RNN]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
@@ -42,6 +42,7 @@ def rnn(
     shape: tuple[int, ...] = (80,),
     classes: int = 80,
     cell: Literal["lstm", "gru", "rnn"] = "lstm",
+    rounding: Rounding = "round",
 ) -> nn.Module:
     """One recurrent layer over embedded characters; `shape` is (sequence length,), `classes` the vocabulary.
 
@@ -51,5 +52,5 @@ def rnn(
     sequence_length("rnn", shape)
     if cell not in CELLS:
         raise ModelError(f"cell is '{cell}', but rnn has the cells {', '.join(CELLS)}")
-    embedded, hidden = round_widths(width, (EMBEDDED, HIDDEN))
+    embedded, hidden = widths(width, (EMBEDDED, HIDDEN), rounding)
     return NextCharacter(CELLS[cell], embedded, hidden, classes)

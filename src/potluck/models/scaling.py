@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 from potluck.core.errors import ModelError
 
+Rounding = Literal["ceil", "round"]
 
-def ceil_widths(width: float, full: Iterable[int]) -> list[int]:
-    """⌈width · c⌉ for every full width c, never below 1 (HeteroFL).
 
-    >>> ceil_widths(1 / 16, [64, 100])
-    [4, 7]
+def widths(width: float, full: Iterable[int], rounding: Rounding) -> list[int]:
+    """width · c for every full width c, never below 1: rounded up (HeteroFL) or to the nearest (FedHM, FLANC).
+
+    >>> widths(0.35, [64, 128, 256, 512], "ceil"), widths(0.35, [64, 128, 256, 512], "round")
+    ([23, 45, 90, 180], [22, 45, 90, 179])
     """
-    # 0.07 * 100 is 7.000000000000001 in floating point: without the inner rounding it would give 8.
-    return [max(1, math.ceil(round(check_width(width) * channels, 9))) for channels in full]
-
-
-def round_widths(width: float, full: Iterable[int]) -> list[int]:
-    """round(width · c) for every full width c, halves to even, never below 1 (FedHM, FLANC).
-
-    >>> round_widths(0.35, [64, 128, 256, 512])
-    [22, 45, 90, 179]
-    """
-    return [max(1, round(check_width(width) * channels)) for channels in full]
-
-
-def check_width(width: float) -> float:
-    """Refuse a width ratio that leaves no network."""
     if not (0 < width < math.inf):
         raise ModelError(f"width is {width}, but it must be a number above 0, such as 0.5 for half the channels")
-    return width
+    if rounding not in RULES:
+        raise ModelError(f"rounding is '{rounding}', but it should be one of {', '.join(RULES)}")
+    return [max(1, RULES[rounding](width * channels)) for channels in full]
+
+
+def up(exact: float) -> int:
+    """⌈x⌉, blind to floating-point noise."""
+    # 0.07 * 100 is 7.000000000000001: without the inner rounding it would give 8.
+    return math.ceil(round(exact, 9))
+
+
+RULES: dict[str, Callable[[float], int]] = {"ceil": up, "round": round}  # Python rounds halves to even

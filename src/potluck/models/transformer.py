@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.models.attention import attend
-from potluck.models.scaling import ceil_widths
+from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import sequence_length
 
 HEADS = 8
@@ -86,7 +86,12 @@ class MaskedLanguageModel(nn.Module):
 
 
 def transformer(
-    width: float = 1.0, *, shape: tuple[int, ...] = (64,), classes: int = 33_279, dropout: float = 0.2
+    width: float = 1.0,
+    *,
+    shape: tuple[int, ...] = (64,),
+    classes: int = 33_279,
+    dropout: float = 0.2,
+    rounding: Rounding = "ceil",
 ) -> nn.Module:
     """Four post-norm encoder layers of 8 heads; `shape` is (longest sequence,), `classes` the vocabulary.
 
@@ -97,5 +102,5 @@ def transformer(
     1108479
     """
     length = sequence_length("transformer", shape)
-    head, hidden = ceil_widths(width, (HEAD_WIDTH, FEED_FORWARD))
+    head, hidden = widths(width, (HEAD_WIDTH, FEED_FORWARD), rounding)
     return MaskedLanguageModel(HEADS * head, hidden, length, classes, dropout)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.models.attention import attend
-from potluck.models.scaling import ceil_widths
+from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import image_shape
 
 HEADS = 6
@@ -83,6 +83,7 @@ def vit_small(
     classes: int = 10,
     patch: int = 16,
     depth: int = 12,
+    rounding: Rounding = "ceil",
 ) -> nn.Module:
     """ViT-Small/16: 12 blocks of 6 heads of ⌈64 · width⌉ features, so that all heads survive narrowing.
 
@@ -92,6 +93,6 @@ def vit_small(
     channels, rows, columns = image_shape("vit-small", shape, smallest=patch)
     if rows % patch or columns % patch:
         raise ModelError(f"shape is {tuple(shape)}, but vit-small cuts images into whole patches of {patch}x{patch}")
-    (head,) = ceil_widths(width, (HEAD_WIDTH,))
+    (head,) = widths(width, (HEAD_WIDTH,), rounding)
     patches = (rows // patch) * (columns // patch)
     return VisionTransformer(channels, patches, patch, HEADS * head, depth, classes)
