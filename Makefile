@@ -35,6 +35,7 @@ check: lint type test  ## everything CI runs
 
 bench: $(STAMP)  ## measure speed, as ratios of things timed side by side
 	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/aggregation.py
 
 clean:  ## remove .venv and caches (never your runs)
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

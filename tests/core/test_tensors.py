@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError, UpdateError
-from potluck.core.tensors import load, mean_by_name, require_finite, restore_type, size_in_bytes, state_of
+from potluck.core.tensors import (
+    CHUNK,
+    approach,
+    load,
+    mean_by_name,
+    require_finite,
+    restore_type,
+    serial,
+    size_in_bytes,
+    state_of,
+)
 from potluck.core.types import Tensors
 
 
@@ -71,6 +81,55 @@ def test_equal_contributions_give_back_the_value_exactly(values: list[float], we
     tensor = torch.tensor(values)
     mean = mean_by_name({"w": torch.zeros(len(values))}, [({"w": tensor}, weight) for weight in weights])["w"]
     assert torch.equal(mean, tensor)
+
+
+FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=True)
+
+
+@given(FINITE, st.floats(0, 1))
+def test_approaching_an_equal_value_changes_nothing(value: float, ratio: float) -> None:
+    for share in (ratio, torch.full((9,), ratio)):
+        mean = torch.full((9,), value)
+        approach(mean, mean.clone(), share)
+        assert mean.tolist() == [value] * 9
+
+
+@given(st.floats(width=32), FINITE)
+def test_a_ratio_of_one_gives_the_new_value_whatever_was_there(old: float, new: float) -> None:
+    for share in (1.0, torch.ones(9)):
+        mean = torch.full((9,), old)
+        approach(mean, torch.full((9,), new), share, anew=True)
+        assert mean.tolist() == [new] * 9
+
+
+@pytest.mark.parametrize("shape", [(40_000,), (3, 50_001), (300, 2, 211), (1, 1, 99_999)])
+def test_pieces_are_too_small_for_threads_and_cover_everything(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    seen, row = torch.zeros(shape), torch.arange(shape[-1])
+    for piece, part in serial(seen, row.view(*[1] * (len(shape) - 1), -1)):
+        assert piece.numel() <= CHUNK
+        assert piece.dim() == 1 or part.shape[-1] == piece.shape[-1]
+        piece += 1 + part
+    assert torch.equal(seen, (1.0 + row).expand(shape))
+
+
+def test_the_layout_of_what_is_sent_does_not_show() -> None:
+    rng = torch.Generator().manual_seed(0)
+    sent = [torch.randn(30, 40, generator=rng) for _ in range(3)]
+    plain, turned = (
+        mean_by_name({"w": torch.zeros(30, 40)}, [({"w": tensor}, 1) for tensor in tensors])["w"]
+        for tensors in (sent, [tensor.t().contiguous().t() for tensor in sent])
+    )
+    assert torch.equal(plain, turned)
+
+
+@given(st.lists(st.tuples(st.floats(-10, 10, width=32), st.integers(1, 99)), min_size=1, max_size=30))
+def test_the_mean_is_that_of_float64_sums(sent: list[tuple[float, int]]) -> None:
+    mean = mean_by_name({"w": torch.zeros(1)}, [({"w": torch.tensor([value])}, weight) for value, weight in sent])
+    exact = sum(value * weight for value, weight in sent) / sum(weight for _, weight in sent)
+    assert abs(mean["w"].item() - exact) <= 3e-5  # 30 updates of at most 10: 30 · 10 · 2⁻²³
 
 
 def test_no_more_than_one_update_is_held_at_a_time() -> None:

@@ -1,0 +1,87 @@
+"""What a server's part of a round costs beside copying: figures for people, never asserted.
+
+Ten clients of four widths: their parts are taken from a ResNet-18, and what they send is averaged into
+the next one, round after round. Beside it, as many bytes are copied from one place in memory to another.
+
+python benchmarks/aggregation.py
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+
+import torch
+
+from potluck.core.method import Method, model_owner
+from potluck.core.random import stream
+from potluck.core.tensors import size_in_bytes
+from potluck.core.types import Context, Level, Task, Update
+from potluck.methods.fedrolex import FedRolex
+from potluck.methods.heterofl import HeteroFL
+from potluck.models.catalogue import find_model
+
+WIDTHS = (1.0, 0.5, 0.25, 0.125, 1.0, 0.5, 0.25, 0.125, 1.0, 0.5)
+ROUNDS = 25
+
+
+def task() -> Task:
+    """ResNet-18 for CIFAR-10 at four widths."""
+    levels = tuple(Level(f"{width:g}", width) for width in sorted(set(WIDTHS), reverse=True))
+    example = (torch.zeros(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))
+    return Task(find_model("resnet18"), levels, 10, ("head.weight", "head.bias"), example)
+
+
+class Rounds:
+    """A state that is handed out and averaged again and again, and room to copy what is sent in each round."""
+
+    def __init__(self, method: Method) -> None:
+        self.method, self.ctx = method, Context(task(), round=400, seed=0)
+        self.state = method.init(self.ctx)
+        levels, rng = {level.ratio: level for level in self.ctx.task.levels}, stream(0, "sent")
+        owners = [model_owner(levels[width], self.ctx) for width in WIDTHS]
+        self.clients = [replace(client, id=number, size=500) for number, client in enumerate(owners)]
+        self.sent = [
+            {name: torch.randn(tensor.shape, generator=rng) for name, tensor in payload.items()}
+            for payload in (method.distribute(self.state, client, self.ctx) for client in self.clients)
+        ]
+        self.room = [{name: torch.zeros_like(tensor) for name, tensor in sent.items()} for sent in self.sent]
+
+    def hand_out(self) -> None:
+        for client in self.clients:
+            self.method.distribute(self.state, client, self.ctx)
+
+    def average(self) -> None:
+        updates = (Update(client, sent) for client, sent in zip(self.clients, self.sent, strict=True))
+        self.state = self.method.aggregate(self.state, updates, self.ctx)
+
+    def copy(self) -> None:
+        for room, sent in zip(self.room, self.sent, strict=True):
+            for name, tensor in sent.items():
+                room[name].copy_(tensor)
+
+
+def seconds(work: Callable[[], None]) -> float:
+    """How long something takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """One line per method; medians, since other work on the machine disturbs single figures."""
+    torch.set_num_threads(1)
+    print(f"{'method':<10}{'sent':>9}{'copy':>10}{'hand out':>10}{'average':>10}{'(hand out + average) / copy':>30}")
+    for name, method in {"heterofl": HeteroFL(), "fedrolex": FedRolex()}.items():
+        rounds = Rounds(method)
+        sent = sum(map(size_in_bytes, rounds.sent)) / 2**20
+        timed = [[seconds(work) for work in (rounds.hand_out, rounds.average, rounds.copy)] for _ in range(ROUNDS)]
+        out, average, copy = (median(column) for column in zip(*timed, strict=True))
+        ratio = median((out + average) / copy for out, average, copy in timed)
+        print(f"{name:<10}{sent:>6.0f}MiB{copy:>9.4f}s{out:>9.4f}s{average:>9.4f}s{ratio:>30.2f}")
+
+
+if __name__ == "__main__":
+    main()
