@@ -1,6 +1,7 @@
 """Heads and gates: a narrow network holds the first channels of every one of them."""
 
 import torch
+from plan_by_size import prefix_plan
 from torch import nn
 
 from potluck.core.types import Client, Context, Level, Task
@@ -8,7 +9,7 @@ from potluck.methods.heterofl import HeteroFL
 from potluck.models.transformer import transformer
 from potluck.models.vit import vit_small
 from potluck.parts.blocks import blocks_of
-from potluck.parts.width import HolderMean, prefix_plan, shapes_of
+from potluck.parts.width import HolderMean, shapes_of
 
 
 def taken(wide, narrow):

@@ -60,7 +60,7 @@ def descend(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train,
     net.train()
     for batch in stream:
         optimizer.zero_grad()
-        phase.loss(net, batch, phase.extra).backward()  # type: ignore[no-untyped-call]
+        phase.loss(net, batch, phase.extra).backward()
         if train.clip:
             nn.utils.clip_grad_norm_(trained, train.clip)
         optimizer.step()

@@ -69,7 +69,7 @@ def multiply_adds(module: nn.Module, y: Tensor) -> int:
     return 0
 
 
-class ReluElements(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ReluElements(TorchDispatchMode):
     """FedHM counts one per value of every ReLU, be it a module or a function call."""
 
     def __init__(self) -> None:

@@ -1,0 +1,87 @@
+"""How many channels to keep where rows of them must stay equally long: halves of a shuffle, pieces of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+STEPS = 1000  # of improvement, before what is uneven stays whole
+
+
+@dataclass(frozen=True)
+class Row:
+    """The places that each block has in a row, and how many places are no channel's."""
+
+    places: tuple[tuple[int, int], ...]
+    staying: int = 0
+
+
+Rows = tuple[Row, ...]
+"""Rows that must stay equally long."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The rows of a network whose blocks have these sizes."""
+
+    sizes: Sequence[int]
+    rows: Sequence[Rows]
+    width: float
+
+    def settle(self, counts: Sequence[int]) -> list[int]:
+        """Counts near width · size that leave every set of rows even; blocks for which there are none stay whole.
+
+        >>> Balance([4, 4], [(Row(((0, 4),)), Row(((1, 4),)))], 0.6).settle([3, 2])
+        [2, 2]
+        """
+        found = self.improve(list(counts))
+        while True:
+            uneven = [each for each in self.rows if self.difference(each, found) > 1e-9]
+            cut = {
+                block for each in uneven for row in each for block, _ in row.places if found[block] < self.sizes[block]
+            }
+            if not cut:
+                return found
+            for block in cut:
+                found[block] = self.sizes[block]
+
+    def improve(self, counts: list[int]) -> list[int]:
+        """Step by step the change that evens the rows most."""
+        for _ in range(STEPS):
+            now = self.cost(counts, {})
+            if now[0] < 1e-9:
+                break
+            best = min(self.moves(counts), key=lambda move: self.cost(counts, move), default={})
+            if self.cost(counts, best) >= now:
+                break
+            for block, count in best.items():
+                counts[block] = count
+        return counts
+
+    def moves(self, counts: Sequence[int]) -> Iterator[dict[int, int]]:
+        """One channel more in the shortest row of a set, one fewer in the longest, or both."""
+        for each in self.rows:
+            lengths = [self.length(row, counts) for row in each]
+            if max(lengths) - min(lengths) < 1e-9:
+                continue
+            short, long = (dict(each[lengths.index(extreme)].places) for extreme in (min(lengths), max(lengths)))
+            more = [block for block in short if block not in long and counts[block] < self.sizes[block]]
+            fewer = [block for block in long if block not in short and counts[block] > 1]
+            yield from ({block: counts[block] + 1} for block in more)
+            yield from ({block: counts[block] - 1} for block in fewer)
+            yield from ({one: counts[one] + 1, other: counts[other] - 1} for one in more for other in fewer)
+
+    def cost(self, counts: Sequence[int], move: Mapping[int, int]) -> tuple[float, float]:
+        """How uneven the rows would be, and Σ (k - w n)², how far the counts from what they should be."""
+        changed = [move.get(block, count) for block, count in enumerate(counts)]
+        uneven = sum(self.difference(each, changed) for each in self.rows)
+        return uneven, sum((count - self.width * size) ** 2 for count, size in zip(changed, self.sizes, strict=True))
+
+    def difference(self, rows: Rows, counts: Sequence[int]) -> float:
+        """By how much the longest and the shortest row differ."""
+        lengths = [self.length(row, counts) for row in rows]
+        return max(lengths) - min(lengths)
+
+    def length(self, row: Row, counts: Sequence[int]) -> float:
+        """How long a row is in the narrow network."""
+        return row.staying + sum(places * counts[block] / self.sizes[block] for block, places in row.places)

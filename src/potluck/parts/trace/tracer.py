@@ -1,0 +1,210 @@
+"""Watching a network run on one example, to see which dimensions of its parameters are the same channels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from potluck.core.errors import ModelError
+from potluck.parts.copying import copied
+from potluck.parts.trace.call import Call
+from potluck.parts.trace.general import fresh, unknown
+from potluck.parts.trace.marks import Joins, Marked, Marks, Strip
+from potluck.parts.trace.rules import rule_for
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation as it ran: which, in which module, and what came out."""
+
+    operation: str
+    where: str
+    shapes: tuple[tuple[int, ...], ...]
+    marked: tuple[Marked, ...]
+
+
+@dataclass
+class Trace:
+    """What was seen: the atoms of every tensor, what joined them, and every step of the run."""
+
+    atoms: dict[str, tuple[Tensor, ...]]  # per tensor of the state and per dimension
+    joins: Joins = field(default_factory=Joins)
+    lines: list[Tensor] = field(default_factory=list)  # rows of atoms that must stay equally long: pieces of a split
+    strips: list[Tensor] = field(default_factory=list)  # atoms over several dimensions, such as heads
+    steps: list[Step] = field(default_factory=list)
+    results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of every module, as they came
+
+
+class Watch(TorchDispatchMode):
+    """Follows every operation of a run."""
+
+    def __init__(self, trace: Trace, place: list[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.trace = trace
+        self.place = place
+        self.known: dict[int, tuple[Tensor, Marked]] = {}  # holds the tensors, or another could take an address
+        self.fresh: dict[int, list[Tensor]] = {}  # made on the spot, by where their memory is
+        self.pending: dict[int, tuple[tuple[Strip, ...], str]] = {}
+
+    def mark(self, tensor: Tensor, marks: Marks) -> None:
+        if marks is None and not tensor.is_sparse:
+            twins = self.fresh.setdefault(tensor.untyped_storage().data_ptr(), [tensor])
+            if (tensor.shape, tensor.stride()) == (twins[0].shape, twins[0].stride()):
+                twins.append(tensor)
+        self.known[id(tensor)] = (tensor, Marked(tuple(tensor.shape), marks))
+
+    def marked(self, tensor: Tensor) -> Marked:
+        return self.known[id(tensor)][1] if id(tensor) in self.known else Marked(tuple(tensor.shape), ())  # a constant
+
+    def bases(self, tensor: Tensor) -> list[Tensor]:
+        return [base for base in self.fresh.get(tensor.untyped_storage().data_ptr(), []) if base is not tensor]
+
+    def fix_if_used(self, tensor: Tensor, strips: tuple[Strip, ...], reason: str) -> None:
+        self.pending[id(tensor)] = (strips, reason)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        outputs = tensors_in(result)
+        names = [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+        given = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        call = Call(
+            func, given, outputs, self.marked, self.trace.joins, self.place[-1], self.note_lines, self, self.fix_if_used
+        )
+        found = self.propagate(call)
+        for output, marks in zip(outputs, found, strict=True):
+            self.mark(output, marks)
+            for one in marks or ():
+                if len(one.span) > 1 and one.pending is None:
+                    self.trace.strips.append(one.atoms)
+        marked = tuple(Marked(tuple(output.shape), marks) for output, marks in zip(outputs, found, strict=True))
+        name = func.overloadpacket.__name__
+        self.trace.steps.append(Step(name, self.place[-1], tuple(tuple(o.shape) for o in outputs), marked))
+        return result
+
+    def propagate(self, call: Call) -> list[Marks]:
+        """The marks of the outputs; where no channels come in, none come out."""
+        for tensor in call.tensors:
+            self.trace.joins.fix(*self.pending.pop(id(tensor), ((), "")))
+        incoming = [call.marks_of(tensor) for tensor in call.tensors]
+        rule = rule_for(call.operation)
+        if not any(incoming) and rule is not fresh:
+            free = all(marks is None for marks in incoming)
+            return [None if free else ()] * len(call.outputs)
+        try:
+            return rule(call)
+        except (IndexError, KeyError, RuntimeError, TypeError, ValueError):  # called in a way the rule does not expect
+            return unknown(call)
+
+    def note_lines(self, lines: Tensor) -> None:
+        self.trace.lines.append(lines)
+
+
+def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
+    """Run a copy of the network on one example, in evaluation, and watch."""
+    net = copied(net).eval()
+    named = {**dict(net.named_parameters(remove_duplicate=False)), **dict(net.named_buffers(remove_duplicate=False))}
+    atoms, marks = label(named)
+    result = Trace(atoms)
+    place = ["the network"]
+    watch = Watch(result, place)
+    for name, tensor in named.items():
+        watch.mark(tensor, marks[name])
+    for tensor in example:
+        watch.mark(tensor, ())
+
+    def note(name: str, output: object) -> None:
+        result.results.append((name, tuple(watch.marked(tensor) for tensor in tensors_in(output))))
+
+    try:
+        with plain_operations(), placed(net, place, note), torch.no_grad(), watch:
+            output = net(*example)
+    except Exception as error:  # whatever the user's own code raises
+        shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in example)
+        raise ModelError(f"the network cannot run on an input of {shapes}: in {place[-1]}, {error}") from error
+    for tensor in output_tensors(output):
+        result.joins.fix(watch.marked(tensor).strips, "it is the network's output")
+    return result
+
+
+def label(named: Mapping[str, Tensor]) -> tuple[dict[str, tuple[Tensor, ...]], dict[str, Marks]]:
+    """An atom for every index of every dimension of every tensor; tied tensors share theirs."""
+    atoms: dict[str, tuple[Tensor, ...]] = {}
+    marks: dict[str, Marks] = {}
+    seen: dict[int, str] = {}
+    last = 0
+    for name, tensor in named.items():
+        twin = seen.setdefault(id(tensor), name)
+        if twin == name:
+            own, found = [], []
+            for dim, size in enumerate(tensor.shape):
+                own.append(torch.arange(last + 1, last + 1 + size))
+                last += size
+                if size > 1:
+                    found.append(Strip(own[-1].reshape([-1 if place == dim else 1 for place in range(tensor.dim())])))
+            atoms[name], marks[name] = tuple(own), tuple(found)
+        else:
+            atoms[name], marks[name] = atoms[twin], marks[twin]
+    return atoms, marks
+
+
+@contextmanager
+def plain_operations() -> Iterator[None]:
+    """Have PyTorch take recurrent layers and attention apart into operations that have rules."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def placed(net: nn.Module, place: list[str], note: Callable[[str, object], None]) -> Iterator[None]:
+    """Keep the name of the module that is running on top of the list, and tell what each gave."""
+    hooks = []
+    for name, module in net.named_modules():
+        if name:
+            hooks.append(module.register_forward_pre_hook(partial(entered, place, f"'{name}'")))
+            hooks.append(module.register_forward_hook(partial(left, place, note)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def entered(place: list[str], name: str, module: nn.Module, given: object) -> None:
+    place.append(name)
+
+
+def left(
+    place: list[str], note: Callable[[str, object], None], module: nn.Module, given: object, output: object
+) -> None:
+    note(place.pop(), output)
+
+
+def tensors_in(output: object) -> list[Tensor]:
+    """The tensors in what a module gives."""
+    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+
+
+def output_tensors(output: object) -> list[Tensor]:
+    """The tensors that a network's user sees: the logits of an output that has some, or else all of them."""
+    logits = output.get("logits") if isinstance(output, Mapping) else None
+    return tensors_in(output if logits is None else logits)
