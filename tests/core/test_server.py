@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -136,6 +136,13 @@ def test_the_longest_job_comes_first_by_counted_work() -> None:
     cohort = draw_cohort(Everyone(), fleet(sizes=[5, 60, 5, 40, 1, 60]), 6, MACS, context())
     # work: 0: 500, 1: 600, 2: 500, 3: 400, 4: 100, 5: 600; equals by number
     assert [client.id for client in cohort] == [1, 5, 0, 2, 3, 4]
+
+
+def test_turns_count_on_from_round_to_round_and_do_not_change_who_a_client_is() -> None:
+    cohorts = [draw_cohort(Everyone(), fleet(), 4, MACS, context(round)) for round in range(3)]
+    assert [[client.turn for client in cohort] for cohort in cohorts] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert fleet().client(0, BIG).turn is None  # it is not to train
+    assert replace(cohorts[0][0], turn=99) == cohorts[0][0]
 
 
 def test_levels_can_be_dealt_to_the_cohort_instead_of_the_fleet() -> None:

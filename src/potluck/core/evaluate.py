@@ -29,7 +29,7 @@ class LocalTest:
 
 @torch.no_grad()
 def evaluate(
-    net: nn.Module, examples: Examples, goal: Goal = "classes", local: LocalTest | None = None, batch_size: int = 500
+    net: nn.Module, examples: Examples, goal: Goal = "classes", local: LocalTest | None = None, batch_size: int = 100
 ) -> Score:
     """Score a network in evaluation mode on all examples."""
     net.eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -44,6 +44,7 @@ def draw_cohort(
 
     The order is part of the result, since sums are taken in it: so it comes from counted work
     (MACs x examples), which every engine and every machine agrees on, never from measured time.
+    Turns count on from round to round, as far as cohorts are equally large.
     """
     able = torch.tensor([method.admits(level, ctx) for level in fleet.levels])
 
@@ -60,7 +61,8 @@ def draw_cohort(
         picked = pick(able[everyone].nonzero().flatten())
         capacity = everyone[picked]
     clients = [fleet.client(int(id), fleet.levels[int(at)]) for id, at in zip(picked, capacity, strict=True)]
-    return sorted(clients, key=lambda client: (-macs[client.level.name] * client.size, client.id))
+    clients.sort(key=lambda client: (-macs[client.level.name] * client.size, client.id))
+    return [replace(client, turn=ctx.round * len(clients) + place) for place, client in enumerate(clients)]
 
 
 def issue(method: Method, state: Tensors, cohort: Iterable[Client], ctx: Context, ledger: Ledger) -> Iterator[Job]:

@@ -42,6 +42,7 @@ class Client:
     level: Level
     size: int
     labels: tuple[int, ...]
+    turn: int | None = field(default=None, compare=False)  # clients asked to train before it; None: it is not to train
 
 
 @dataclass(frozen=True)

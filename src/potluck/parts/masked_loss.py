@@ -7,10 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from potluck.core.method import cross_entropy
-from potluck.core.types import Batch, Client, Tensors
+from potluck.core.method import cross_entropy, plain_loss
+from potluck.core.types import Batch, Client, Loss, Tensors
 
 Fill = Literal["zero", "-inf"]
+Masking = Literal["zero", "-inf", "off"]
+"""What becomes of the logits of classes a client lacks."""
+
 _VALUE = {"zero": 0.0, "-inf": -torch.inf}
 
 
@@ -36,3 +39,6 @@ def loss_minus_infinity(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """Cross-entropy with absent classes at probability zero, as the paper words it."""
     inputs, targets = batch
     return cross_entropy(masked_logits(net(inputs), extra["mask"], "-inf"), targets)
+
+
+LOSSES: dict[Masking, Loss] = {"zero": loss_zero, "-inf": loss_minus_infinity, "off": plain_loss}

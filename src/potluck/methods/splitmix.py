@@ -1,0 +1,175 @@
+"""Split-Mix: many narrow base networks; a client trains as many as it can carry, and uses them together.
+
+Hong, Wang, Wang, Zhou: Efficient Split-Mix Federated Learning for On-Demand and In-Situ Customization
+(ICLR 2022).
+
+The wide network is split into N independent ones of 1/N of its width. Each round a client of ratio R
+trains about R N of them, each for itself. A device mixes the logits of the first few: as many as it can
+carry, which may be any number, decided after training.
+
+Departures:
+- Base network k starts as the k-th of N windows side by side of a wide network's weights. From a
+  factory each base has a wide network of its own, drawn from its own seed, so the bases are independent.
+  From a ready-made instance all are cut from the same one, but of other channels. The authors draw each
+  base with the fan-in of the wide network instead of its own, which is what weights of a wide network are:
+  one rule for both sources, and with PyTorch's initialisers the authors' distribution.
+- Numbers of bases are whole numbers: a level gets as many as fit into its ratio. The authors' code
+  divides floats, and 2.8 / 0.4 loses a base.
+- The width of a base is that of the largest level divided by the number of bases. By default there are as
+  few as let the smallest level carry one.
+- Masked cross-entropy is masked by the classes of the client, as in HeteroFL, and always; the authors mask
+  by those of the batch, and only where clients lack classes.
+- Batch-norm statistics are measured by the clients, as in HeteroFL; the authors' recipes use those of the
+  test batch. Exported networks have the scaling folded into their weights.
+- The first base of every client comes from passes over all bases, shuffled anew for each pass. Whose turn
+  it is follows from the round and the place in the cohort, so nothing needs to be remembered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge
+from torch import Tensor, nn
+
+from potluck.core.errors import ModelError
+from potluck.core.method import Method, model_owner
+from potluck.core.random import seeded, stream
+from potluck.core.tensors import load, state_of
+from potluck.core.types import Batch, Client, Context, Job, Level, Loss, Phase, Tensors
+from potluck.parts.batchnorm import forget_statistics
+from potluck.parts.choice import Disjoint
+from potluck.parts.ensemble import Ensemble
+from potluck.parts.masked_loss import LOSSES, Masking, label_mask
+from potluck.parts.plans import plan_between
+from potluck.parts.submodel import deployable, trainable
+
+SLACK = 1.011  # a level written as 0.33 carries a third
+
+
+@dataclass(frozen=True)
+class SplitMix(Method):
+    """Each client trains as many narrow base networks as it can carry; their logits are averaged."""
+
+    paper: ClassVar[str] = "Hong, Wang, Wang, Zhou: Split-Mix (ICLR 2022)"
+    reduces_to_fedavg: ClassVar[bool] = False  # one base is FedAvg, but from other initial weights
+
+    bases: Annotated[int, Ge(1)] | None = None  # how many base networks; as few as let every level carry one
+    scaler: bool = True  # divide layers' outputs by their ratio to the global width, in training
+    static_norm: bool = True  # no batch-norm statistics in training; clients measure them for exported models
+    masking: Masking = "zero"  # what becomes of the logits of classes a client lacks
+
+    @property
+    def calibrated(self) -> bool:
+        return self.static_norm
+
+    def admits(self, level: Level, ctx: Context) -> bool:
+        return bases_in(level, self.base(ctx), self.count(ctx)) >= 1
+
+    def ratio(self, level: Level, ctx: Context) -> float:
+        return self.base(ctx).ratio
+
+    def init(self, ctx: Context) -> Tensors:
+        """w_k is the k-th of N windows of a wide network's weights."""
+        state: Tensors = {}
+        largest, base, count = ctx.task.largest, self.base(ctx), self.count(ctx)
+        for number in range(count):
+            with seeded(ctx.seed, "base", number):
+                wide = ctx.task.model(largest.ratio)
+            window = plan_between(ctx, largest, base, Disjoint(number, count))
+            taken = window.take(state_of(forget_statistics(wide) if self.static_norm else wide))
+            state |= of_base(number, {name: tensor.clone() for name, tensor in taken.items()})
+        return state
+
+    def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
+        payload: Tensors = {}
+        for number in self.chosen(client, ctx):
+            payload |= of_base(number, base_in(state, number))
+        return payload
+
+    def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
+        chosen, base = self.chosen(job.client, ctx), self.base(ctx)
+
+        def make() -> Ensemble:
+            return Ensemble(trainable(base, ctx, self.static_norm, self.scaler) for _ in chosen)
+
+        net = ctx.once(("net", len(chosen)), make)
+        for number, member in zip(chosen, net.members, strict=True):
+            load(member, base_in(job.payload, number))
+        return net
+
+    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+        mask = label_mask(job.client, ctx.task.classes)
+        return [Phase(partial(sum_of_losses, LOSSES[self.masking]), {"mask": mask})]
+
+    def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
+        assert isinstance(net, Ensemble)
+        sent: Tensors = {}
+        for number, member in zip(self.chosen(job.client, ctx), net.members, strict=True):
+            sent |= of_base(number, state_of(member))
+        return sent, {}
+
+    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+        """The first bases that a device of this ratio carries; the ratio need not be one that was trained."""
+        base, chosen = self.base(ctx), self.chosen(model_owner(level, ctx), ctx)
+        if not chosen:
+            raise ModelError(
+                f"level '{level.name}' has ratio {level.ratio:g}, which carries none of the base networks of ratio "
+                f"{base.ratio:g}; choose a larger ratio, or more bases"
+            )
+        members = (deployable(base_in(state, k), base, ctx, self.static_norm, self.scaler) for k in chosen)
+        return Ensemble(members).eval()
+
+    def count(self, ctx: Context) -> int:
+        """N: how many base networks there are."""
+        if self.bases is not None:
+            return self.bases
+        smallest = min(level.ratio for level in ctx.task.levels)
+        return math.ceil(ctx.task.largest.ratio / smallest / SLACK)
+
+    def base(self, ctx: Context) -> Level:
+        """The size of a base network."""
+        return Level("base", ctx.task.largest.ratio / self.count(ctx))
+
+    def chosen(self, client: Client, ctx: Context) -> list[int]:
+        """The bases a client trains: one that is due, the others at random; one that only uses them has the first."""
+        count = self.count(ctx)
+        carried = bases_in(client.level, self.base(ctx), count)
+        if client.turn is None:
+            return list(range(carried))
+        first = due_base(client.turn, count, ctx.seed)
+        others = torch.tensor([number for number in range(count) if number != first], dtype=torch.long)
+        drawn = torch.randperm(len(others), generator=ctx.rng("bases", client.id))[: carried - 1]
+        return sorted([first, *others[drawn].tolist()])
+
+
+def bases_in(level: Level, base: Level, count: int) -> int:
+    """⌊R / r⌋: how many of so many base networks fit into a level's ratio."""
+    return min(count, math.floor(level.ratio / base.ratio * SLACK))
+
+
+def due_base(turn: int, count: int, seed: int) -> int:
+    """Whose turn it is in pass after pass over all bases, each in an order of its own (alg. 2)."""
+    order = torch.randperm(count, generator=stream(seed, "pass", turn // count))
+    return int(order[turn % count])
+
+
+def sum_of_losses(loss: Loss, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    """Σ_k ℓ(f_k(x), y) over the members: each learns for itself (alg. 3)."""
+    assert isinstance(net, Ensemble)
+    return torch.stack([loss(member, batch, extra) for member in net.members]).sum()
+
+
+def of_base(number: int, tensors: Tensors) -> Tensors:
+    """A base's tensors by the names that the server knows them by."""
+    return {f"{number}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def base_in(tensors: Tensors, number: int) -> Tensors:
+    """A base's tensors by the names that its network knows them by."""
+    return {name.removeprefix(f"{number}/"): tensors[name] for name in tensors if name.startswith(f"{number}/")}
