@@ -7,8 +7,10 @@ from potluck.core.errors import PotluckError
 from potluck.core.method import Method
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Train, Update
 from potluck.data.dataset import Dataset
+from potluck.parts.shrink import Shrinkable
 from potluck.study.api import run
 from potluck.study.costs import costs
+from potluck.study.plan import plan
 from potluck.study.run import Result
 
 __all__ = [
@@ -23,9 +25,11 @@ __all__ = [
     "Phase",
     "PotluckError",
     "Result",
+    "Shrinkable",
     "Tensors",
     "Train",
     "Update",
     "costs",
+    "plan",
     "run",
 ]

@@ -47,7 +47,7 @@ def test_costs_of_a_method_that_admits_only_some(potluck):
     assert [(row["level"], row["parameters"]) for row in json.loads(out)] == [("1", 391_370), ("0.5", 391_370)]
 
 
-def test_costs_of_the_users_own_factory(potluck, tmp_path, monkeypatch):
+def test_costs_of_the_users_own_network(potluck, tmp_path, monkeypatch):
     (tmp_path / "mynets_for_costs.py").write_text(
         "from torch import nn\n"
         "def net(width):\n"
@@ -55,15 +55,12 @@ def test_costs_of_the_users_own_factory(potluck, tmp_path, monkeypatch):
         "ready = net(1.0)\n"
     )
     monkeypatch.chdir(tmp_path)
-    for path in ("mynets_for_costs:net", "mynets_for_costs.net"):
+    for path in ("mynets_for_costs:net", "mynets_for_costs.net", "mynets_for_costs:ready"):
         code, out, _ = potluck(
             "costs", "--model", path, "--input", "3x2x2", "--levels", "1,0.5", "--no-measure", "--json"
         )
         assert code == 0
         assert [row["parameters"] for row in json.loads(out)] == [131, 67]
-    code, _, err = potluck("costs", "--model", "mynets_for_costs:ready", "--input", "3x2x2", "--levels", "1,0.5")
-    assert code == 2
-    assert "ready-made network" in err
     code, _, err = potluck("costs", "--model", "mynets_for_costs:net", "--input", "5x5", "--levels", "1")
     assert code == 2
     assert "cannot run on an input of shape (5, 5)" in err

@@ -1,5 +1,7 @@
 """The demo's claims, over three seeds, with margins wide enough for another machine's last bits."""
 
+from statistics import mean
+
 import pytest
 
 from potluck.cli.demo import EVERYBODY, LARGEST, RUNS, SMALL, STRONG, demo_config, unused, verdict
@@ -19,12 +21,13 @@ def accuracy(title, seed):
     return execute(experiment, make_engine("serial"), config.resolved()).accuracy
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_heterofl_beats_strong_devices_alone_and_every_level_learns(seed):
-    everybody, strong = accuracy(EVERYBODY, seed), accuracy(STRONG, seed)
-    # seen: 97.5 against 94.9, 89.9 against 85.4, 93.0 against 89.3 percent
-    assert everybody[LARGEST] > strong[LARGEST]
-    assert min(everybody.values()) > FAR_ABOVE_CHANCE > 2 * CHANCE
+def test_heterofl_beats_strong_devices_alone_and_every_level_learns():
+    """On average: single runs of either differ by several points in their last bits alone."""
+    runs = [(accuracy(EVERYBODY, seed), accuracy(STRONG, seed)) for seed in (0, 1, 2)]
+    # seen: 94.1 against 90.3 percent; over five seeds 92.3 against 89.4
+    assert mean(everybody[LARGEST] for everybody, _ in runs) > mean(strong[LARGEST] for _, strong in runs)
+    for everybody, _ in runs:
+        assert min(everybody.values()) > FAR_ABOVE_CHANCE > 2 * CHANCE
 
 
 def test_strong_devices_alone_leave_the_others_without_a_model():

@@ -243,7 +243,8 @@ def test_a_file_in_the_way_is_named(tmp_path, name):
 
 def test_metrics_are_json_for_everybody_even_when_training_diverges(tmp_path):
     """NaN and Infinity are not JSON: a strict reader must be able to take every line."""
-    run_config(write_config(tmp_path), tmp_path / "run", "train.lr=1e30", "train.clip=0", watcher=StopAfter(9))
+    with pytest.raises(RunError, match=r"none of the updates of the last 3 rounds .* not finite; .* lower train.lr"):
+        run_config(write_config(tmp_path), tmp_path / "run", "train.lr=1e30", "train.clip=0", watcher=StopAfter(9))
 
     def refuse(constant):
         raise AssertionError(f"{constant} in metrics.jsonl")

@@ -14,12 +14,14 @@ from potluck.cli.costs import costs
 from potluck.cli.data import data_app, partition
 from potluck.cli.demo import run_demo
 from potluck.cli.options import ConfigPath, DataDir, Overrides
+from potluck.cli.plan import plan
 from potluck.cli.show import console, progress_bar, say, table_of
 from potluck.cli.summary import comparison, summarise
 from potluck.contract import CHECKS, check_method
 from potluck.core.checkpoint import read, save
 from potluck.core.errors import ConfigError, RunError
 from potluck.core.tensors import state_of
+from potluck.core.types import Level
 from potluck.engines import make_engine
 from potluck.study.config import parse_config, read_config
 from potluck.study.experiment import from_config
@@ -82,6 +84,7 @@ def run(
 
 
 app.command()(costs)
+app.command()(plan)
 
 
 @app.command()
@@ -124,33 +127,42 @@ def check(
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
-    level: Annotated[str, typer.Option(help="the device class")],
     out: Annotated[Path, typer.Option(help="the file to write, e.g. watch.safetensors")],
+    level: Annotated[str | None, typer.Option(help="the device class")] = None,
+    ratio: Annotated[float | None, typer.Option(help="or any size, as a share of the full network")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write one level's model as a safetensors file of plain weights; an unfinished run gives its latest."""
+    """Write a level's model, or one of any size, as a safetensors file of plain weights.
+
+    An unfinished run gives its latest.
+    """
     record = RunDirectory(run)
     levels = read_toml(record.config)["fleet"]["levels"]
-    if level not in levels:
+    if (level is None) == (ratio is None):
+        raise RunError(f"export needs either a --level ({', '.join(levels)}) or a --ratio, such as 0.4")
+    if level is not None and level not in levels:
         raise RunError(f"{run} has no level '{level}'; it has {', '.join(levels)}")
-    if record.model(level).exists():
+    if level is not None and record.model(level).exists():
         weights, about = read(record.model(level))
     else:
-        weights, about = export_unfinished(record, level, data_dir)
+        wanted = Level(level, levels[level]) if level is not None else Level(f"{ratio:g}", float(ratio or 0))
+        weights, about = export_latest(record, wanted, data_dir)
     save(out, weights, about)
-    say(f"Wrote {out}: level {level} after {about['rounds_done']} rounds.")
+    say(f"Wrote {out}: level {about['level']} after {about['rounds_done']} rounds.")
 
 
-def export_unfinished(record: RunDirectory, level: str, data_dir: Path | None) -> tuple[Any, dict[str, Any]]:
-    """A level's weights from the last finished round of a run."""
+def export_latest(record: RunDirectory, level: Level, data_dir: Path | None) -> tuple[Any, dict[str, Any]]:
+    """The weights of a network of any size from the last finished round of a run."""
     config = parse_config(read_toml(record.config), Origin(record.config))
     experiment = from_config(config, data_dir)
-    admitted = {known.name: known for known in experiment.admitted()}
-    if level not in admitted:
-        raise RunError(f"there is no model for level '{level}', which does not take part; try {', '.join(admitted)}")
-    engine = make_engine("serial")
-    net = model_so_far(experiment, engine, record, admitted[level])
-    return state_of(net), {"level": level, "rounds_done": record.progress().rounds_done}
+    largest = experiment.task.largest
+    if not 0 < level.ratio <= largest.ratio:
+        raise RunError(f"--ratio is {level.ratio:g}, but it should be above 0 and at most {largest.ratio:g}")
+    if not experiment.method.admits(level, experiment.site.context(0)):
+        admitted = ", ".join(known.name for known in experiment.admitted())
+        raise RunError(f"there is no model for level '{level.name}', which does not take part; try {admitted}")
+    net = model_so_far(experiment, make_engine("serial"), record, level)
+    return state_of(net), {"level": level.name, "rounds_done": record.progress().rounds_done}
 
 
 app.command()(partition)

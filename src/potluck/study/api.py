@@ -35,7 +35,7 @@ ROUNDS = Rounds()
 
 def run(
     *,
-    model: Callable[[float], nn.Module],
+    model: Callable[[float], nn.Module] | nn.Module,
     data: Any,
     levels: Mapping[str, float],
     clients: int,
@@ -57,23 +57,19 @@ def run(
 ) -> Result:
     """Train one network per device class in a simulated federation.
 
-    `model(width)` builds a plain `nn.Module`; `levels` gives each device class its width. `data` is
+    `model` is your network, or a function of the width that builds one; `levels` gives each device class
+    its width. `data` is
     a `Dataset` of Potluck's, a pair of arrays or tensors, or any `torch.utils.data.Dataset` of
     (input, label) pairs; `test` is more of the same, or the share of the data to hold out. With
     `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
     Every evaluated round is told on the error stream; `watcher=None` keeps quiet.
 
     >>> import torch, potluck
-    >>> class Net(torch.nn.Module):
-    ...     def __init__(self, width):
-    ...         super().__init__()
-    ...         self.hidden, self.head = torch.nn.Linear(4, int(16 * width)), torch.nn.Linear(int(16 * width), 2)
-    ...     def forward(self, x):
-    ...         return self.head(self.hidden(x).relu())
+    >>> net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
     >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-    >>> result = potluck.run(model=Net, data=(x, (x[:, 0] > 0).long()), levels={"server": 1.0, "watch": 0.25},
+    >>> result = potluck.run(model=net, data=(x, (x[:, 0] > 0).long()), levels={"server": 1.0, "watch": 0.25},
     ...                      clients=6, rounds=3, train=potluck.Train(lr=0.1), engine="serial")
-    >>> result.export("watch").hidden
+    >>> result.export("watch")[0]
     Linear(in_features=4, out_features=4, bias=True)
     """
     chosen = method if isinstance(method, Method) else methods.find(method)()

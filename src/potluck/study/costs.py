@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +17,7 @@ from potluck.core.types import Context, Level, Task, Train
 from potluck.models.catalogue import input_for
 from potluck.parts.cost import level_cost, measure_step
 from potluck.parts.head import find_head, try_once
+from potluck.parts.shrink import Shrinkable
 from potluck.study.experiment import build, check_model, make_levels
 from potluck.study.sources import model_factory
 
@@ -24,7 +25,7 @@ Row = dict[str, Any]
 
 
 def costs(
-    model: Callable[[float], nn.Module],
+    model: Callable[[float], nn.Module] | nn.Module,
     levels: Mapping[str, float],
     example: Tensor,
     method: str | Method = "heterofl",
@@ -42,6 +43,7 @@ def costs(
     [('server', 1556874, 39974912), ('watch', 6594, 182912)]
     """
     ranked = make_levels(levels)
+    model = Shrinkable(model, (example,)) if isinstance(model, nn.Module) else model
     largest = max(ranked, key=lambda level: level.ratio)
     outputs = try_once(build(model, largest), example, largest)
     net = check_model(model, ranked, example, outputs.shape[-1])
@@ -91,11 +93,18 @@ def parse_input(text: str) -> Tensor:
 def named_model(
     name: str, text: str | None, classes: int | None, options: Row
 ) -> tuple[Callable[[float], nn.Module], Tensor]:
-    """A network by name or path with an input for it; one of ours knows its usual input."""
+    """A network by name or path with an input for it."""
+    (example,) = named_inputs(name, [] if text is None else [text])
+    return model_factory(name, options, (example,), classes), example
+
+
+def named_inputs(name: str, texts: Sequence[str]) -> tuple[Tensor, ...]:
+    """Made-up inputs for a network; one of ours knows its usual input."""
     usual = None if is_path(name) else input_for(name)
-    if text is None and usual is None:
-        raise ConfigError(f"--model {name} needs --input, such as 3x32x32, or int:64 for tokens")
-    example = parse_input(text) if text is not None else torch.zeros(1, *usual or ())
+    if not texts and usual is None:
+        raise ConfigError(f"{name} needs --input, such as 3x32x32, or int:64 for tokens")
+    examples = tuple(parse_input(part) for text in texts for part in text.split(","))
+    examples = examples or (torch.zeros(1, *usual or ()),)
     if usual is not None and len(usual) == 1:
-        example = example.long()  # our networks that read a sequence read tokens
-    return model_factory(name, options, tuple(example.shape[1:]), classes), example
+        return tuple(example.long() for example in examples)  # our networks that read a sequence read tokens
+    return examples

@@ -16,7 +16,7 @@ from potluck.core.errors import ConfigError, ModelError
 from potluck.core.evaluate import LocalTest
 from potluck.core.fleet import Assignment, Fleet
 from potluck.core.method import Method
-from potluck.core.random import stream
+from potluck.core.random import seeded, stream
 from potluck.core.server import cohort_size
 from potluck.core.types import Batch, Level, Task, Train
 from potluck.data.dataset import Dataset
@@ -24,6 +24,7 @@ from potluck.data.local_test import local_test
 from potluck.data.partitions import Partition
 from potluck.parts.cost import LevelCost, level_cost
 from potluck.parts.head import check_outputs, find_embeddings, find_head
+from potluck.parts.shrink import Shrinkable
 from potluck.study.config import Config, name_of, options_of
 from potluck.study.sources import load_source, model_factory
 
@@ -62,7 +63,7 @@ class Experiment:
 
 def assemble(
     *,
-    model: Callable[[float], nn.Module],
+    model: Callable[[float], nn.Module] | nn.Module,
     data: Dataset,
     method: Method,
     levels: Mapping[str, float],
@@ -79,6 +80,7 @@ def assemble(
     """Put an experiment together, and refuse at once what could only fail later."""
     ranked = make_levels(levels)
     example = made_up(data.train)
+    model = Shrinkable(model, example[:1]) if isinstance(model, nn.Module) else model
     net = check_model(model, ranked, example[0], data.classes)
     task = Task(
         model=model,
@@ -114,9 +116,12 @@ def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
     data = load_source(config.data.source, data_dir)
     if config.data.test_examples is not None:
         data = replace(data, test=evenly_spaced(data.test, config.data.test_examples))
-    shape = tuple(made_up(data.train)[0].shape[1:])
+    with seeded(config.seed, "model"):  # a ready-made network's first weights are drawn as it is imported
+        model = model_factory(
+            name_of(config.task.model), options_of(config.task.model), made_up(data.train)[:1], data.classes
+        )
     return assemble(
-        model=model_factory(name_of(config.task.model), options_of(config.task.model), shape, data.classes),
+        model=model,
         data=data,
         method=config.method,
         levels=config.fleet.levels,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from potluck.core.engine import Engine
-from potluck.core.errors import ConfigError
+from potluck.core.errors import ConfigError, RunError
 from potluck.core.fit import learning_rate
 from potluck.core.server import Ledger, draw_cohort, play_round
 from potluck.core.types import Level, Tensors, Update
@@ -23,6 +23,8 @@ from potluck.study.schema import Table
 from potluck.study.scoring import Scored, ready_model, score_levels
 
 Record = dict[str, Any]
+
+PATIENCE = 3  # rounds without a single usable update before a run is stopped
 
 
 class Watcher(Protocol):
@@ -138,10 +140,22 @@ def advance(
             run.append(record)
             run.keep(round + 1, state, engine.personal)
         watcher.round_done(record)
+        require_hope(metrics)
     scored = scored or score_levels(experiment, engine, state, rounds - 1)
     if run:
         run.finish(state, scored.models, rounds)
     return Result(state, scored.models, metrics, costs, run.path if run else None)
+
+
+def require_hope(metrics: Sequence[Record]) -> None:
+    """Stop a run of which nothing comes any more: every update of the last rounds was refused."""
+    last = metrics[-PATIENCE:]
+    if len(last) == PATIENCE and all(0 < record["clients"] == record["failures"] for record in last):
+        reason = last[-1]["failed"][0]["reason"]
+        raise RunError(
+            f"none of the updates of the last {PATIENCE} rounds can be used, since {reason}; if training diverges, "
+            "lower train.lr or set train.clip (1.0 bounds the gradient's norm)"
+        )
 
 
 def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored | None) -> Record:

@@ -74,7 +74,8 @@ def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, own
     try:
         return validated(schema, table)
     except ValidationError as error:
-        texts = {key: origin.overrides.get(f"{section}.{key}") for key in table}
+        wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
+        texts = {key: origin.overrides.get(f"{section}.{key}") for key in wrong}
         try:  # `--set method.masking=-inf` is a number in TOML, but may be meant as the word it is
             return validated(schema, {**table, **{key: text for key, text in texts.items() if text is not None}})
         except ValidationError:

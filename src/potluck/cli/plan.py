@@ -1,0 +1,92 @@
+"""`potluck plan`: what a network keeps at a smaller width, and what cannot shrink and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from potluck.cli.options import AsJson
+from potluck.cli.show import console, say, table_of
+from potluck.study.costs import named_inputs
+from potluck.study.plan import Dimension, WidthPlan
+from potluck.study.plan import plan as make_plan
+from potluck.study.sources import model_factory
+
+
+def plan(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="a network's name, or package.module:net of your own")],
+    input: Annotated[
+        list[str] | None, typer.Option(help="its input: 3x32x32, or int:64 for tokens; again for every further input")
+    ] = None,
+    width: Annotated[float, typer.Option(help="the width, as a share of the full one")] = 0.5,
+    keep: Annotated[list[str] | None, typer.Option(help="a module or tensor that stays whole; may be repeated")] = None,
+    rounding: Annotated[str, typer.Option(help="how channels are rounded: ceil or round")] = "ceil",
+    as_json: AsJson = False,
+) -> None:
+    """What a network keeps at a smaller width: per layer what is kept, what goes together, what stays and why."""
+    example = named_inputs(model, input or [])
+    options = {"keep": keep or [], "rounding": rounding} if keep or rounding != "ceil" else {}
+    source = model_factory(model, options, example, None)
+    found = make_plan(source, example, width)
+    if as_json:
+        typer.echo(json.dumps({"model": model, **found.table()}, indent=1))
+        return
+    console.print(layers_table(model, found))
+    console.print(groups_table(found))
+    if found.whole_dimensions:
+        console.print(whole_table(found))
+    share = found.parameters / found.parameters_full
+    say(f"{found.parameters:,} of {found.parameters_full:,} parameters ({share:.1%}) at width {width:g}.")
+
+
+def layers_table(model: str, found: WidthPlan) -> Any:
+    """A row per parameter that shrinks: its sizes, and the channels that lie along them."""
+    cut = {name: dims for name, dims in found.tensors.items() if name not in found.kept_whole}
+    numbers = {group: f"#{number}" for number, group in enumerate(found.groups, start=1)}
+    return table_of(
+        f"{model} at width {found.width:g}",
+        {
+            "parameter": list(cut),
+            "full": [sizes(dim.size for dim in dims) for dims in cut.values()],
+            "kept": [sizes(dim.kept for dim in dims) for dims in cut.values()],
+            "channels": [" x ".join(channels_of(dim, numbers) for dim in dims if dim.groups) for dims in cut.values()],
+        },
+        justify="left",
+    )
+
+
+def groups_table(found: WidthPlan) -> Any:
+    """A row per set of channels that go together, with where they lie."""
+    return table_of(
+        "Channels that go together",
+        {
+            "": [f"#{number}" for number in range(1, len(found.groups) + 1)],
+            "in": [", ".join(places) for places in found.groups.values()],
+        },
+        justify="left",
+    )
+
+
+def whole_table(found: WidthPlan) -> Any:
+    """A row per reason, with the dimensions that stay whole for it."""
+    reasons: dict[str, list[str]] = {}
+    for place, reason in found.whole_dimensions.items():
+        reasons.setdefault(reason, []).append(place)
+    return table_of(
+        "Stays whole",
+        {"dimensions": [", ".join(places) for places in reasons.values()], "because": list(reasons)},
+        justify="left",
+    )
+
+
+def sizes(numbers: Iterable[int]) -> str:
+    """Sizes as one writes them."""
+    return "x".join(map(str, numbers))
+
+
+def channels_of(dim: Dimension, numbers: Mapping[str, str]) -> str:
+    """The channels along a dimension, by their numbers."""
+    return "+".join(numbers[group] for group in dim.groups)
