@@ -1,25 +1,12 @@
-"""Rules for operations on elements and dimensions: arithmetic, views, sums, products."""
+"""Rules for operations on elements and dimensions: arithmetic, views, pieces, concatenation."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from potluck.parts.trace.call import Call
-from potluck.parts.trace.marks import FIXED, FREE, Marked, Marks, Strip, strips, summed
-
-MATRIX_OPERANDS = {
-    "mm": ("self", "mat2"),
-    "bmm": ("self", "mat2"),
-    "mv": ("self", "vec"),
-    "dot": ("self", "tensor"),
-    "vdot": ("self", "other"),
-    "addmm": ("mat1", "mat2"),
-    "baddbmm": ("batch1", "batch2"),
-    "addmv": ("mat", "vec"),
-}
+from potluck.parts.trace.marks import FIXED, FREE, Marked, Marks, Strip, strips
 
 
 def unknown(call: Call) -> list[Marks]:
@@ -229,73 +216,3 @@ def stacking(call: Call) -> list[Marks]:
     if joined.marks is None:
         return [None]
     return [tuple(Strip(one.atoms.unsqueeze(dim), one.pending) for one in joined.strips)]
-
-
-def reducing(call: Call) -> list[Marks]:
-    """A sum, mean, maximum or norm over dimensions."""
-    source = call.tensors[0]
-    dims = call.given.get("dim")
-    dims = list(range(source.dim())) if dims is None or dims == [] else dims
-    gone = [dim % source.dim() for dim in (dims if isinstance(dims, list) else [dims])] if source.dim() else []
-    marked = call.marked(source)
-    if marked.marks is None:
-        return [None] * len(call.outputs)
-    kept = summed(call.joins, marked, gone, call.reason)
-    return [kept if output.dim() == source.dim() else squeezed(kept, gone) for output in call.outputs]
-
-
-def squeezed(found: Sequence[Strip], dims: Sequence[int]) -> tuple[Strip, ...]:
-    """Strips without dimensions that are gone."""
-    return tuple(Strip(one.atoms.squeeze(tuple(dims)), one.pending) for one in found)
-
-
-def matrix_product(call: Call) -> list[Marks]:
-    """Σ_k A_nk B_km, in batches perhaps, with something added perhaps."""
-    left, right = (call.marked(call.given[key]) for key in MATRIX_OPERANDS[call.operation.overloadpacket.__name__])
-    product = contraction(call, left, right)
-    if "self" in call.given and len(call.tensors) == 3:
-        product = call.together(product, call.marked(call.given["self"]))
-    return [product.marks]
-
-
-def linear(call: Call) -> list[Marks]:
-    """x Wᵀ + b."""
-    weight = call.marked(call.given["weight"])
-    turned = Marked(weight.shape[::-1], weight.moved(lambda atoms: atoms.t()))
-    sides = [contraction(call, call.marked(call.given["input"]), turned)]
-    if isinstance(call.given.get("bias"), Tensor):
-        sides.append(call.marked(call.given["bias"]))
-    return [call.together(*sides).marks]
-
-
-def contraction(call: Call, left: Marked, right: Marked) -> Marked:
-    """A product element by element in (…, n, k, m), summed over k."""
-    vectors = [len(side.shape) == 1 for side in (left, right)]
-    if vectors[0]:
-        left = left.reshaped((1, *left.shape))
-    if vectors[1]:
-        right = right.reshaped((*right.shape, 1))
-    left = left.reshaped((*left.shape, 1))
-    right = right.reshaped((*right.shape[:-2], 1, *right.shape[-2:]))
-    product = call.together(left, right)
-    over = len(product.shape) - 2
-    gone = [over, *([over - 1] if vectors[0] else []), *([over + 1] if vectors[1] else [])]
-    shape = tuple(size for dim, size in enumerate(product.shape) if dim not in gone)
-    if product.marks is None:
-        return Marked(shape, None)
-    left_over = tuple(one for one in product.strips if one.inner != over)
-    return Marked(shape, squeezed(summed(call.joins, Marked(product.shape, left_over), [over], call.reason), gone))
-
-
-def trilinear(call: Call) -> list[Marks]:
-    """Σ x_1 x_2 x_3, each with dimensions put in, over some dimensions: what bilinear layers are made of."""
-    sides = []
-    for number in "123":
-        marked = call.marked(call.given[f"i{number}"])
-        shape = list(marked.shape)
-        for dim in sorted(call.given[f"expand{number}"]):
-            shape.insert(dim, 1)
-        sides.append(marked.reshaped(shape))
-    product = call.together(*sides)
-    gone = sorted(call.given["sumdim"])
-    return [squeezed(summed(call.joins, product, gone, call.reason), gone)]

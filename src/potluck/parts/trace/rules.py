@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from potluck.parts.trace import general, layers
+from potluck.parts.trace import general, layers, sums
 from potluck.parts.trace.call import Call
 from potluck.parts.trace.marks import Marks
 
@@ -42,13 +42,13 @@ NAMES: dict[Rule, str] = {
     general.adding_rows: "index_add index_add_ index_copy index_copy_",
     general.joining: "cat",
     general.stacking: "stack",
-    general.reducing: (
+    sums.reducing: (
         "sum mean amax amin max min prod var std var_mean std_mean linalg_vector_norm norm logsumexp any all argmax "
         "argmin median nansum aminmax"
     ),
-    general.matrix_product: " ".join(general.MATRIX_OPERANDS),
-    general.linear: "linear",
-    general.trilinear: "_trilinear",
+    sums.matrix_product: " ".join(sums.MATRIX_OPERANDS),
+    sums.linear: "linear",
+    sums.trilinear: "_trilinear",
     layers.convolution: "convolution _convolution",
     layers.pooling: (
         "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices "
