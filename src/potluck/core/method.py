@@ -7,13 +7,14 @@ configuration schema; its constructor stores them and does nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from potluck.core.panels import Panel
 from potluck.core.tensors import load, mean_by_name, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
 
@@ -41,6 +42,10 @@ class Method:
         """The size of the network that a device of this level trains."""
         return ctx.task.largest.ratio
 
+    def sizes(self, ctx: Context) -> set[float]:
+        """The sizes of all the networks that the method builds; others need not be possible."""
+        return {self.ratio(level, ctx) for level in ctx.task.levels}
+
     # ---- on the server ----
 
     def init(self, ctx: Context) -> Tensors:
@@ -60,6 +65,14 @@ class Method:
         net = ctx.build(self.ratio(level, ctx))
         load(net, self.distribute(state, model_owner(level, ctx), ctx))
         return net.eval()
+
+    def diagnose(self, state: Tensors, ctx: Context, joined: Mapping[str, int]) -> dict[str, Any]:
+        """Numbers worth watching after a round, for the record; `joined` counts the clients of each level."""
+        return {}
+
+    def panels(self, state: Tensors, ctx: Context) -> Sequence[Panel]:
+        """Pictures of the state worth looking at."""
+        return ()
 
     # ---- on the client ----
 

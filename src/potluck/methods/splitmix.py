@@ -74,6 +74,9 @@ class SplitMix(Method):
     def ratio(self, level: Level, ctx: Context) -> float:
         return self.base(ctx).ratio
 
+    def sizes(self, ctx: Context) -> set[float]:
+        return {self.base(ctx).ratio, ctx.task.largest.ratio}
+
     def init(self, ctx: Context) -> Tensors:
         """w_k is the k-th of N windows of a wide network's weights."""
         state: Tensors = {}

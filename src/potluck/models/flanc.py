@@ -15,6 +15,8 @@ from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import image_shape
 
 STEM = 64
+# (R1, R2): the authors give both convolutions of a block the basis of its first, whose inputs may be half as wide.
+SHARED_BASES = {"layer2.0.conv2": (8, 32), "layer3.0.conv2": (16, 64), "layer4.0.conv2": (32, 128)}
 
 
 def flanc_cnn(
@@ -55,4 +57,5 @@ def flanc_resnet18(
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    net.neural_basis = SHARED_BASES
     return net

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from potluck.core.errors import ModelError
 from potluck.models.scaling import Rounding, widths
 from potluck.models.shapes import image_shape
 
@@ -35,16 +36,23 @@ class BasicBlock(nn.Module):
         return out
 
 
+class ResNet(nn.Sequential):
+    """Layers one after the other, and where its paper begins to put them into factors of low rank."""
+
+    low_rank_from: str
+    neural_basis: dict[str, tuple[int, int]]  # sizes of the bases that its paper composes layers of
+
+
 def stage(inner: int, outer: int, stride: int, count: int) -> nn.Module:
     """`count` blocks, of which the first changes width and resolution."""
     rest = [BasicBlock(outer, outer, 1) for _ in range(count - 1)]
     return nn.Sequential(BasicBlock(inner, outer, stride), *rest)
 
 
-def assemble(channels: int, stem: int, outer: Sequence[int], blocks: Sequence[int], classes: int) -> nn.Module:
+def assemble(channels: int, stem: int, outer: Sequence[int], blocks: Sequence[int], classes: int) -> ResNet:
     """A network of a stem, four stages called layer1 to layer4, an average and a linear head."""
     stages = [stage(*sizes) for sizes in zip([stem, *outer[:-1]], outer, STRIDES, blocks, strict=True)]
-    return nn.Sequential(
+    return ResNet(
         OrderedDict(
             stem=nn.Sequential(nn.Conv2d(channels, stem, 3, padding=1, bias=False), nn.BatchNorm2d(stem), nn.ReLU()),
             **{f"layer{number}": layer for number, layer in enumerate(stages, start=1)},
@@ -55,8 +63,20 @@ def assemble(channels: int, stem: int, outer: Sequence[int], blocks: Sequence[in
     )
 
 
+def four_stages(hidden: Sequence[int]) -> Sequence[int]:
+    """The channels of the four stages, if there are four."""
+    if len(hidden) != len(WIDTHS):
+        raise ModelError(f"hidden is {tuple(hidden)}, but a ResNet has the channels of {len(WIDTHS)} stages")
+    return hidden
+
+
 def resnet18(
-    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, rounding: Rounding = "round"
+    width: float = 1.0,
+    *,
+    shape: tuple[int, ...] = (3, 32, 32),
+    classes: int = 10,
+    hidden: tuple[int, ...] = WIDTHS,
+    rounding: Rounding = "round",
 ) -> nn.Module:
     """ResNet-18 with 2, 2, 2, 2 blocks.
 
@@ -64,12 +84,19 @@ def resnet18(
     1373160
     """
     channels, _, _ = image_shape("resnet18", shape)
-    narrow = widths(width, WIDTHS, rounding)
-    return assemble(channels, narrow[0], narrow, (2, 2, 2, 2), classes)
+    narrow = widths(width, four_stages(hidden), rounding)
+    net = assemble(channels, narrow[0], narrow, (2, 2, 2, 2), classes)
+    net.low_rank_from = "layer1.1"  # FedHM, tables 6 and 7
+    return net
 
 
 def resnet34(
-    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 100, rounding: Rounding = "round"
+    width: float = 1.0,
+    *,
+    shape: tuple[int, ...] = (3, 32, 32),
+    classes: int = 100,
+    hidden: tuple[int, ...] = WIDTHS,
+    rounding: Rounding = "round",
 ) -> nn.Module:
     """ResNet-34 with 3, 4, 6, 3 blocks.
 
@@ -77,5 +104,7 @@ def resnet34(
     3423974
     """
     channels, _, _ = image_shape("resnet34", shape)
-    narrow = widths(width, WIDTHS, rounding)
-    return assemble(channels, narrow[0], narrow, (3, 4, 6, 3), classes)
+    narrow = widths(width, four_stages(hidden), rounding)
+    net = assemble(channels, narrow[0], narrow, (3, 4, 6, 3), classes)
+    net.low_rank_from = "layer3"  # FedHM, tables 6 and 7
+    return net

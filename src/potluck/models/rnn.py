@@ -19,10 +19,15 @@ from potluck.models.shapes import sequence_length
 CELLS: dict[str, type[nn.LSTM | nn.GRU | nn.RNN]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 EMBEDDED = 128
 HIDDEN = 384
+# (R1, R2) with which FLANC's own column comes closest too: 49, 187, 417 and 740 thousand, all four as printed but the
+# first, 48.
+BASES = {"recurrent.weight_ih_l0": (16, 12), "recurrent.weight_hh_l0": (48, 48)}
 
 
 class NextCharacter(nn.Module):
     """Logits of the character that follows (batch, tokens)."""
+
+    neural_basis: dict[str, tuple[int, int]]
 
     def __init__(self, cell: type[nn.LSTM | nn.GRU | nn.RNN], embedded: int, hidden: int, vocabulary: int) -> None:
         super().__init__()
@@ -53,4 +58,7 @@ def rnn(
     if cell not in CELLS:
         raise ModelError(f"cell is '{cell}', but rnn has the cells {', '.join(CELLS)}")
     embedded, hidden = widths(width, (EMBEDDED, HIDDEN), rounding)
-    return NextCharacter(CELLS[cell], embedded, hidden, classes)
+    net = NextCharacter(CELLS[cell], embedded, hidden, classes)
+    if cell == "lstm":
+        net.neural_basis = BASES
+    return net

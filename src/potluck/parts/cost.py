@@ -51,21 +51,23 @@ def count_parameters(net: nn.Module) -> int:
     return sum(parameter.numel() for parameter in net.parameters())
 
 
-def count_macs(net: nn.Module, example: Tensor) -> int:
+def count_macs(net: nn.Module, example: Tensor, batch_size: int = 2) -> int:
     """Multiply-accumulates of one example's forward pass in convolutions and matrix products, by PyTorch's own counter.
 
+    What a network computes once per batch (weights that are composed) is divided among the batch's examples.
     On the meta device, where fused kernels (attention, LSTM) fall apart into products that the
     counter knows; a network that must see real values is counted on the CPU.
     """
+    several = repeated(example, max(2, batch_size))
     try:
-        return flops(copy.deepcopy(net).to("meta"), twice(example).to("meta")) // 2 // 2
+        return flops(copy.deepcopy(net).to("meta"), several.to("meta")) // 2 // len(several)
     except (NotImplementedError, RuntimeError):
-        return flops(net, twice(example)) // 2 // 2
+        return flops(net, several) // 2 // len(several)
 
 
-def twice(example: Tensor) -> Tensor:
-    """Two of an example: batch norm without statistics cannot run on one."""
-    return example.expand(2, *example.shape[1:])
+def repeated(example: Tensor, count: int = 2) -> Tensor:
+    """An example so many times; batch norm without statistics cannot run on one."""
+    return example.expand(count, *example.shape[1:])
 
 
 def flops(net: nn.Module, inputs: Tensor) -> int:
@@ -81,7 +83,7 @@ def flops(net: nn.Module, inputs: Tensor) -> int:
 def paper_count(counter: Counter, net: nn.Module, example: Tensor) -> int | None:
     """A paper's count of one example's cost, or None where the paper has no rule."""
     try:
-        return counter(net, twice(example)) // 2
+        return counter(net, repeated(example)) // 2
     except ModelError:
         return None
 
@@ -103,7 +105,7 @@ def level_cost(method: Method, state: Tensors, level: Level, ctx: Context) -> Le
         ratio=level.ratio,
         parameters=parameters,
         space=4 * parameters / 2**20,
-        macs=count_macs(net, example),
+        macs=count_macs(net, example, ctx.task.train.batch_size),
         paper_macs=paper_count(fedhm_macs, net, example),
         heterofl_flops=paper_count(heterofl_flops, net, example),
         bytes_down=size_in_bytes(job.payload),

@@ -14,7 +14,7 @@ from potluck.core.types import Tensors
 from potluck.parts.holders import Band, Holders
 from potluck.parts.kept import Cut, Kept, Part
 
-__all__ = ["HolderMean", "Kept", "Plan", "Shapes", "shapes_of"]
+__all__ = ["HolderMean", "Kept", "Plan", "Shapes", "shapes_of", "whole_plan"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -134,6 +134,11 @@ class HolderMean:
             old = self.state[name]
             result[name] = torch.where(held > 0, restore_type(total / held, old), old)
         return result
+
+
+def whole_plan(shapes: Shapes) -> Plan:
+    """The plan that holds all of every tensor."""
+    return Plan.of({name: tuple(Kept(size, ((0, size),)) for size in shape) for name, shape in shapes.items()})
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -18,7 +18,7 @@ from potluck.models.catalogue import input_for
 from potluck.parts.cost import level_cost, measure_step
 from potluck.parts.head import find_head, try_once
 from potluck.parts.shrink import Shrinkable
-from potluck.study.experiment import build, check_model, make_levels
+from potluck.study.experiment import build, built_by, check_model, make_levels
 from potluck.study.sources import model_factory
 
 Row = dict[str, Any]
@@ -44,9 +44,10 @@ def costs(
     """
     ranked = make_levels(levels)
     model = Shrinkable(model, (example,)) if isinstance(model, nn.Module) else model
-    largest = max(ranked, key=lambda level: level.ratio)
+    chosen = method if isinstance(method, Method) else methods.find(method)()
+    largest, *_ = sizes = built_by(chosen, model, ranked)
     outputs = try_once(build(model, largest), example, largest)
-    net = check_model(model, ranked, example, outputs.shape[-1])
+    net = check_model(model, sizes, example, outputs.shape[-1])
     task = Task(
         model=model,
         levels=ranked,
@@ -55,7 +56,6 @@ def costs(
         example=(example, torch.zeros(outputs.shape[:-1], dtype=torch.long)),
         train=train or Train(),
     )
-    chosen = method if isinstance(method, Method) else methods.find(method)()
     return cost_rows(chosen, Context(task, round=0, seed=0), measure)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from potluck.core.fleet import Assignment, Fleet
 from potluck.core.method import Method
 from potluck.core.random import seeded, stream
 from potluck.core.server import cohort_size
-from potluck.core.types import Batch, Level, Task, Train
+from potluck.core.types import Batch, Context, Level, Task, Train
 from potluck.data.dataset import Dataset
 from potluck.data.local_test import local_test
 from potluck.data.partitions import Partition
@@ -81,7 +81,7 @@ def assemble(
     ranked = make_levels(levels)
     example = made_up(data.train)
     model = Shrinkable(model, example[:1]) if isinstance(model, nn.Module) else model
-    net = check_model(model, ranked, example[0], data.classes)
+    net = check_model(model, built_by(method, model, ranked), example[0], data.classes)
     task = Task(
         model=model,
         levels=ranked,
@@ -157,13 +157,21 @@ def made_up(examples: Examples) -> Batch:
     return torch.zeros_like(inputs), torch.zeros_like(targets)
 
 
+def built_by(method: Method, model: Callable[[float], nn.Module], levels: tuple[Level, ...]) -> list[Level]:
+    """The sizes of network that a method builds, the largest first, as levels."""
+    unseen = Task(model, levels, classes=0, head=(), example=(torch.empty(0), torch.empty(0)))
+    known = {level.ratio: level for level in levels}
+    ratios = sorted(method.sizes(Context(unseen, round=0, seed=0)), reverse=True)
+    return [known.get(ratio, Level(f"{ratio:g}", ratio)) for ratio in ratios]
+
+
 def check_model(
-    model: Callable[[float], nn.Module], levels: tuple[Level, ...], example: Tensor, classes: int
+    model: Callable[[float], nn.Module], levels: Sequence[Level], example: Tensor, classes: int
 ) -> nn.Module:
-    """Build the network of every level and try it on one example; returns the largest."""
+    """Build the network of every level and try it on one example; returns the first."""
     for level in levels:
         check_outputs(build(model, level), example, classes, level)
-    return build(model, max(levels, key=lambda level: level.ratio))
+    return build(model, levels[0])
 
 
 def build(model: Callable[[float], nn.Module], level: Level) -> nn.Module:

@@ -130,6 +130,7 @@ def advance(
         scored = score_levels(experiment, engine, state, round) if due else None
         record = describe(experiment, round, ledger, scored)
         record |= {
+            "method": experiment.method.diagnose(state, ctx, ledger.per_level),
             "seconds": time.perf_counter() - started,
             "seconds_training": trained - started,
             "seconds_evaluation": time.perf_counter() - trained,
