@@ -1,0 +1,258 @@
+"""FedHM: a client trains the global network in factors of low rank, as low as its level asks for.
+
+Yao, Pan, Dai, Wan, Ding, Jin, Xu, Sun: FedHM: Efficient Federated Learning for Heterogeneous Models via Low-rank
+Factorization (arXiv 2111.14655, "v1"; journal version in Artificial Intelligence, 2025).
+
+The server's network is whole. A client of ratio γ is sent the first layers whole and of each later one two
+factors of rank γ · out, from the singular value decomposition of its weight. What comes back is multiplied
+out, so networks of every rank are averaged in one shape, larger ones with more weight.
+
+Departures:
+- Eq. 1 of v1 divides weights that sum to one by the number of clients once more, which would shrink the
+  network; the journal and the code do not, nor is it done here.
+- The score in the softmax is γ and τ is 1, as in the journal; the authors' code has -1/γ, and uniform weights
+  in a fixed fleet. `score` and `temperature` give those.
+- Factors have Frobenius decay in the place of weight decay, as the paper says; the authors' code has both,
+  which is `double_decay`.
+- The rows of the classifier are averaged over the clients that have their class, each row with weights that
+  sum to one; in the authors' code they do not, and rows shrink.
+- A client that lacks classes has no say in their rows, also with the whole network.
+- Batch-norm statistics are measured by the clients, as in HeteroFL; the authors score with those of the batch.
+- A layer that factors would not make smaller stays whole at that level.
+- Weights of grouped convolutions, if asked for, are decomposed group by group.
+- `share` chooses ranks from the spectra for a budget; the authors left the choice of ρ open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Ge, Gt
+from torch import Tensor, nn
+
+from potluck.core.errors import ConfigError
+from potluck.core.method import Method, model_owner
+from potluck.core.tensors import load, state_of
+from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
+from potluck.parts.batchnorm import forget_statistics, statistic_names
+from potluck.parts.budget import Share, fitted_ranks, measured_prices
+from potluck.parts.decompose import Decomposition
+from potluck.parts.factorable import Survey, survey
+from potluck.parts.hybrid_loss import TEACHER, HybridLoss
+from potluck.parts.label_rows import label_rows
+from potluck.parts.lowrank import Unrolled, bias_name, factor_names, replace_layers
+from potluck.parts.masked_loss import Masking, label_mask
+from potluck.parts.products import ProductMean
+from potluck.parts.spectra import KEPT, decompositions, exactly, randomised, subspaces
+from potluck.parts.truncation import diagnosis
+from potluck.parts.width import HolderMean, Plan, shapes_of, whole_plan
+
+WHOLE = 1.0
+Score = Literal["gamma", "-1/gamma"]
+
+
+@dataclass(frozen=True)
+class FedHM(Method):
+    """Each client trains the network in factors of low rank; their products are averaged in one shape."""
+
+    paper: ClassVar[str] = "Yao et al.: FedHM (arXiv 2111.14655)"
+    lossless: ClassVar[bool] = False  # what a low rank cannot hold is lost on the way
+
+    rho: Annotated[int, Ge(1)] | str | None = None  # layers whole at the front, or where factors begin
+    factor: tuple[str, ...] = ()  # layers or blocks in factors that would be left whole
+    whole: tuple[str, ...] = ()  # layers or blocks left whole that would be in factors
+    share: Share = "rank"  # what a level's ratio is a share of; if not of the rank, ranks are chosen to fit
+    decay: Annotated[float, Ge(0)] | None = None  # λ of Frobenius decay; the weight decay if not given
+    double_decay: bool = False  # factors have weight decay as well, as in the authors' code
+    score: Score = "gamma"
+    temperature: Annotated[float, Gt(0)] = 1.0  # τ; inf gives every client the same weight
+    by_size: bool = False  # weights are multiplied by the number of a client's examples
+    keep_global: bool = True  # the global network joins a round in which nobody had the largest network
+    svd: Literal["exact", "randomised"] = "exact"
+    svd_error: Annotated[float, Gt(0)] = 0.01  # of a randomised decomposition, beyond the least possible
+    static_norm: bool = True  # no batch-norm statistics in training; clients measure them for exported models
+    masking: Masking = "zero"  # what becomes of the logits of classes a client lacks
+    self_distill: Annotated[float, Ge(0)] = 0.0  # weight of what the received network says, from the second round on
+    distill_temperature: Annotated[float, Gt(0)] = 1.0
+
+    @property
+    def calibrated(self) -> bool:
+        return self.static_norm
+
+    def admits(self, level: Level, ctx: Context) -> bool:
+        return True
+
+    def ratio(self, level: Level, ctx: Context) -> float:
+        return WHOLE
+
+    # ---- on the server ----
+
+    def init(self, ctx: Context) -> Tensors:
+        if self.share != "rank" and self.svd != "exact":
+            raise ConfigError(f"[method] share is '{self.share}', which needs all singular values: let svd be 'exact'")
+        state = state_of(self.network({}, ctx))
+        state |= {norms_name(name): torch.zeros(2) for name in self.layers(ctx)}
+        if self.share == "seconds":
+            state |= measured_prices(self.network({}, ctx), self.survey(ctx), ctx)
+        if self.svd == "randomised":
+            state |= subspaces(self.decomposed(state, self.layers(ctx), ctx), self.level_ranks(ctx))
+        return state
+
+    def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
+        """A = U_r √Σ_r and B = √Σ_r V_rᵀ of every layer in factors (spectral initialisation, sec. 3.3)."""
+        ranks, layers = self.ranks(client.level, state, ctx), self.survey(ctx).layers
+        payload = public(state)
+        for name, found in self.decomposed(state, ranks, ctx).items():
+            if ranks[name] > found.values.shape[-1]:  # randomised, and for smaller ranks: those of the levels
+                found = exactly(name, layers[name].matrix(state[f"{name}.weight"]))
+            weights = layers[name].split(*found.factors(ranks[name]))
+            payload |= zip(factor_names(name), weights, strict=True)
+            del payload[f"{name}.weight"]
+            if bias_name(name) in payload:
+                payload[bias_name(name, factorised=True)] = payload.pop(bias_name(name))
+        return payload
+
+    def aggregate(self, state: Tensors, updates: Iterable[Update], ctx: Context) -> Tensors:
+        """w = Σ_p α_p w_p, of factors their product (eq. 1, 2); the classifier's rows over who has their class."""
+        layers, largest, plan = self.layers(ctx), ctx.task.largest, self.everything(state, ctx)
+        products, others = ProductMean(layers, state), HolderMean(state)
+        came: list[Client] = []
+        for update in updates:
+            client = update.client
+            weight = relative_weight(client.level.ratio, largest.ratio, self.score, self.temperature)
+            weight *= client.size if self.by_size else 1
+            products.add(update.payload, weight)
+            rows = label_rows(client, ctx) if self.masking != "off" else None
+            others.add(outside(update.payload, layers), plan, weight, rows)
+            came.append(client)
+        if not came:
+            return state
+        if self.keep_global and largest.ratio not in {client.level.ratio for client in came}:
+            weight = sum(client.size for client in came) / len(came) if self.by_size else 1.0
+            products.add(state, weight)
+            others.add(
+                {name: t for name, t in outside(state, layers).items() if not name.startswith(KEPT)}, plan, weight
+            )
+        norms = {norms_name(name): norms for name, norms in products.norms.items()}
+        starts = (
+            subspaces(self.decomposed(state, layers, ctx), self.level_ranks(ctx)) if self.svd == "randomised" else {}
+        )
+        return {**others.result(), **products.result(), **norms, **starts}
+
+    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+        net = replace_layers(ctx.build(WHOLE), self.ranks(level, state, ctx))
+        sent = self.distribute(state, model_owner(level, ctx), ctx)
+        load(net, sent, optional=statistic_names(net) if self.static_norm else [])  # clients are yet to measure them
+        return net.eval()
+
+    def diagnose(self, state: Tensors, ctx: Context, joined: Mapping[str, int]) -> dict[str, Any]:
+        layers = self.layers(ctx)
+        if not layers:
+            return {}
+        ranks = {level.name: self.ranks(level, state, ctx) for level in ctx.task.levels}
+        found = diagnosis(self.decomposed(state, layers, ctx), layers, ranks, joined)
+        trained = {name: state[norms_name(name)].tolist() for name in layers}
+        return {**found, "factor_norms": trained, "kappa_uv": max(max(norms) for norms in trained.values())}
+
+    # ---- on the client ----
+
+    def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
+        ranks = self.ranks_in(job.payload, ctx)
+        nets: dict[Level, tuple[dict[str, int], nn.Module]] = ctx.once("nets", dict)
+        if job.client.level not in nets or nets[job.client.level][0] != ranks:
+            nets[job.client.level] = ranks, self.network(ranks, ctx)
+        net = nets[job.client.level][1]
+        load(net, job.payload)
+        return net
+
+    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+        ranks = self.ranks_in(job.payload, ctx)
+        layers = tuple((name, self.survey(ctx).layers[name]) for name in ranks)
+        decay = ctx.task.train.weight_decay if self.decay is None else self.decay
+        loss = HybridLoss(self.masking, decay, layers, self.self_distill, self.distill_temperature)
+        extra = {"mask": label_mask(job.client, ctx.task.classes)}
+        if self.self_distill and job.round:
+            extra |= {f"{TEACHER}{name}": tensor.clone() for name, tensor in job.payload.items()}
+        spared = set() if self.double_decay else {each for name in ranks for each in factor_names(name)}
+        return [Phase(loss, extra, decays=lambda name: name not in spared)]
+
+    # ---- which layers, which ranks ----
+
+    def network(self, ranks: Mapping[str, int], ctx: Context) -> nn.Module:
+        """The network as clients train it, with factors of these ranks."""
+        net = replace_layers(ctx.build(WHOLE), ranks)
+        return forget_statistics(net) if self.static_norm else net
+
+    def survey(self, ctx: Context) -> Survey:
+        """Which layers can be in factors, and why the others cannot."""
+
+        def look() -> Survey:
+            net = ctx.build(WHOLE)
+            return survey(net, ctx.task.example[:1], ctx.task.head, self.rho, self.factor, self.whole)
+
+        return ctx.once("survey", look)
+
+    def layers(self, ctx: Context) -> dict[str, Unrolled]:
+        """The layers that are in factors at some level."""
+        used = set().union(*(self.possible(level, ctx) for level in ctx.task.levels))
+        return {name: layer for name, layer in self.survey(ctx).layers.items() if name in used}
+
+    def possible(self, level: Level, ctx: Context) -> Iterable[str]:
+        """The layers that may be in factors at a level."""
+        if self.share == "rank" or level.ratio == WHOLE:
+            return self.survey(ctx).ranks(level.ratio)
+        return self.survey(ctx).layers
+
+    def ranks(self, level: Level, state: Tensors, ctx: Context) -> dict[str, int]:
+        """The rank of every layer in factors at a level: by its ratio, or by what loses least energy for its budget."""
+        if self.share == "rank" or level.ratio == WHOLE:
+            return self.survey(ctx).ranks(level.ratio)
+        decomposed = self.decomposed(state, self.survey(ctx).layers, ctx)
+        return fitted_ranks(self.share, level, decomposed, state, self.survey(ctx), ctx).ranks
+
+    def level_ranks(self, ctx: Context) -> dict[str, list[int]]:
+        """Of every layer in factors the ranks that levels ask for."""
+        tables = [self.survey(ctx).ranks(level.ratio) for level in ctx.task.levels]
+        return {name: [ranks[name] for ranks in tables if name in ranks] for name in self.layers(ctx)}
+
+    def ranks_in(self, payload: Tensors, ctx: Context) -> dict[str, int]:
+        """The ranks of what a client was sent."""
+        seconds = {name: factor_names(name)[1] for name in self.survey(ctx).layers}
+        return {name: payload[second].shape[1] for name, second in seconds.items() if second in payload}
+
+    def decomposed(self, state: Tensors, names: Iterable[str], ctx: Context) -> dict[str, Decomposition]:
+        """The decompositions of layers' weights; each is made once for all levels."""
+        ranks = self.level_ranks(ctx) if self.svd == "randomised" else {}
+        make = randomised(state, ranks, self.svd_error, ctx.seed) if ranks else exactly
+        return decompositions(state, self.survey(ctx).layers, names, make, ctx)
+
+    def everything(self, state: Tensors, ctx: Context) -> Plan:
+        """The plan of who holds all there is."""
+        return ctx.once("everything", lambda: whole_plan(shapes_of(state)))
+
+
+def relative_weight(gamma: float, largest: float, score: Score, temperature: float) -> float:
+    """exp(s(γ) / τ) (eq. 2), as a multiple of the largest network's; s is γ, or -1/γ as in the authors' code."""
+    scores = (gamma, largest) if score == "gamma" else (-1 / gamma, -1 / largest)
+    return math.exp((scores[0] - scores[1]) / temperature)
+
+
+def norms_name(layer: str) -> str:
+    """What the largest norms of a layer's factors are called that clients sent in the last round."""
+    return f"{KEPT}norms/{layer}"
+
+
+def public(state: Tensors) -> Tensors:
+    """What of the server's state is the network's."""
+    return {name: tensor for name, tensor in state.items() if not name.startswith(KEPT)}
+
+
+def outside(tensors: Mapping[str, Tensor], layers: Iterable[str]) -> Tensors:
+    """What is not the weight of a layer in factors, by the names of the whole network."""
+    weights = {each for name in layers for each in (f"{name}.weight", *factor_names(name))}
+    names = {bias_name(name, factorised=True): bias_name(name) for name in layers}
+    return {names.get(name, name): tensor for name, tensor in tensors.items() if name not in weights}
