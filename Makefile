@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-demo: $(STAMP)  ## three federations of unequal devices on handwritten digits, side by side
+demo: $(STAMP)  ## five federations of unequal devices on handwritten digits, side by side
 	$(BIN)/potluck demo
 
 test: $(STAMP)  ## run the tests (a few minutes on 2 cores)
@@ -36,6 +36,9 @@ check: lint type test  ## everything CI runs
 bench: $(STAMP)  ## measure speed, as ratios of things timed side by side
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/aggregation.py
+	$(BIN)/python benchmarks/fedhm_server.py
+	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/flanc_forms.py
 
 clean:  ## remove .venv and caches (never your runs)
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

@@ -235,7 +235,7 @@ def test_all_of_the_record_is_plain_numbers():
     found = method.diagnose(after, ctx, {"eighth": 1})
     assert json.loads(json.dumps(found)) == found
     norms = [float(update.payload[name].norm()) for name in (SECOND, FIRST)]
-    assert found["factor_norms"][HIDDEN] == pytest.approx(norms, rel=1e-5)
+    assert [found["factor_norms"][side][HIDDEN] for side in "UV"] == pytest.approx(norms, rel=1e-5)
     assert found["kappa_uv"] == pytest.approx(max(norms), rel=1e-5)
     assert found["ranks"] == {"full": {}, "half": {}, "quarter": {HIDDEN: 16}, "eighth": {HIDDEN: 8}}
     values = torch.linalg.svdvals(after[f"{HIDDEN}.weight"].double()).square()

@@ -181,13 +181,10 @@ def test_nothing_is_changed() -> None:
     updates = updates_of([((0, 1, 2, 0), 1.0), ((2, 0, 0, 1), 2.0)])
     state = {name: tensor.clone() for name, tensor in STATE.items()}
     before = [{name: tensor.clone() for name, tensor in tensors.items()} for tensors, _ in updates]
-    found = mean(updates, state)
-    result = found.result()
+    mean(updates, state).result()
     assert all(torch.equal(state[name], STATE[name]) for name in STATE)
     for (tensors, _), old in zip(updates, before, strict=True):
         assert all(torch.equal(tensors[name], old[name]) for name in tensors)
-    found.add(updates[0][0], 1.0)  # the result is not the running mean itself, at least for convolutions
-    assert not torch.equal(result["conv.weight"], found.result()["conv.weight"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -215,9 +212,9 @@ def large(threads: int) -> tuple[Tensors, Tensors]:
         "line": Unrolled.of(nn.Linear(300, 400)),
     }
     torch.set_num_threads(threads)
-    state = {
-        f"{name}.weight": torch.zeros(sent(name, each, 0, 0)[f"{name}.weight"].shape) for name, each in shapes.items()
-    }
+    state: Tensors = {}
+    for name, shape in shapes.items():
+        state |= sent(name, shape, 0, "state")
     found = ProductMean(shapes, state)
     for place, (how, share) in enumerate([(0, 1.0), (80, 0.6), (100, 0.3), (0, 0.7), (None, 1.0), (40, 0.1)]):
         tensors: Tensors = {}

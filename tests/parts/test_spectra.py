@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.random import stream
+from potluck.core.threads import one_thread
 from potluck.core.types import Context, Task, Tensors
 from potluck.parts.decompose import Decomposition, decompose
 from potluck.parts.lowrank import Unrolled
@@ -149,26 +150,26 @@ def test_a_falling_spectrum_is_decomposed_as_far_as_needed() -> None:
         assert float(found.lost(rank)) == pytest.approx(error**2, rel=1e-4)
 
 
-@pytest.mark.parametrize("weight", [torch.eye(SIZE), random(SIZE, SIZE), torch.zeros(SIZE, SIZE)[None][0] + 1e-30])
-def test_what_cannot_be_shown_to_be_good_is_exact(weight: Tensor) -> None:
+@pytest.mark.parametrize(
+    "weight",
+    [torch.eye(SIZE), random(SIZE, SIZE), torch.full((SIZE, SIZE), 1e-30), torch.zeros(SIZE, SIZE)],
+    ids=["equal", "flat", "tiny", "zero"],
+)
+def test_any_spectrum_is_decomposed_almost_as_well_as_it_can_be(weight: Tensor) -> None:
     weights = {"line.weight": weight}
     found = decompositions(weights, SHAPES, ["line"], randomised(weights, RANKS, 1e-4, 0), context())["line"]
     exact = decompose(weight[None])
-    if found.values.shape[-1] == SIZE:
-        assert same(found, exact)
     for rank in RANKS["line"]:
         left, right = found.factors(rank)
         error = (left @ right - weight).double().square().sum()
         assert float(error) <= 1.0003 * float(exact.lost(rank)) + 1e-5 * float(exact.energy)
 
 
-@pytest.mark.parametrize("weight", [torch.eye(SIZE), random(SIZE, SIZE)], ids=["equal", "flat"])
-def test_a_flat_spectrum_is_exact(weight: Tensor) -> None:
-    weights = {"line.weight": weight}
+def test_a_flat_spectrum_is_decomposed_exactly() -> None:
+    weights = {"line.weight": random(SIZE, SIZE)}
     found = decompositions(weights, SHAPES, ["line"], randomised(weights, RANKS, 1e-4, 0), context())["line"]
-    if not torch.equal(weight, torch.eye(SIZE)):  # any eight vectors are the best of a unit matrix
-        assert found.values.shape[-1] == SIZE
-        assert same(found, decompose(weight[None]))
+    with one_thread():
+        assert same(found, decompose(weights["line.weight"][None]))
 
 
 def test_groups_are_exact() -> None:
@@ -219,9 +220,8 @@ def test_the_seed_and_the_layer_decide_what_is_drawn() -> None:
     weights = {"line.weight": falling(), "other.weight": falling()}
     ranks = {"line": [4, 8], "other": [4, 8]}
     before = torch.get_rng_state()
-    found = [
-        decompositions(weights, shapes, shapes, randomised(weights, ranks, 0.01, seed), context()) for seed in (0, 1)
-    ]
+    makes = [randomised(weights, ranks, 0.01, seed) for seed in (0, 1)]
+    found = [decompositions(weights, shapes, shapes, make, context()) for make in makes]
     assert not same(found[0]["line"], found[1]["line"])
     assert not same(found[0]["line"], found[0]["other"])
     assert torch.equal(torch.get_rng_state(), before)

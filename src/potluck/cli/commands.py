@@ -13,8 +13,10 @@ from potluck import methods
 from potluck.cli.costs import costs
 from potluck.cli.data import data_app, partition
 from potluck.cli.demo import run_demo
+from potluck.cli.inspect import inspect
 from potluck.cli.options import ConfigPath, DataDir, Overrides
 from potluck.cli.plan import plan
+from potluck.cli.ranks import ranks
 from potluck.cli.show import console, progress_bar, say, table_of
 from potluck.cli.summary import comparison, summarise
 from potluck.contract import CHECKS, check_method
@@ -85,6 +87,8 @@ def run(
 
 app.command()(costs)
 app.command()(plan)
+app.command()(ranks)
+app.command()(inspect)
 
 
 @app.command()

@@ -20,10 +20,13 @@ LEVELS = {"server": 1.0, "laptop": 0.5, "phone": 0.25, "watch": 0.125}
 LARGEST, SMALLEST = "server", "watch"
 
 SMALL, STRONG, EVERYBODY = "FedAvg, smallest model", "FedAvg, strong devices only", "HeteroFL, everybody"
+LOW_RANK, COMPOSED = "FedHM, everybody", "FLANC, everybody"
 RUNS: dict[str, Table] = {
     SMALL: {"name": "fedavg", "width": LEVELS[SMALLEST]},
     STRONG: {"name": "fedavg", "width": LEVELS[LARGEST]},
     EVERYBODY: {"name": "heterofl"},
+    LOW_RANK: {"name": "fedhm"},
+    COMPOSED: {"name": "flanc"},
 }
 
 
@@ -46,11 +49,11 @@ def demo_config(method: Table, seed: int) -> Config:
 
 
 def run_demo(out: Path, seed: int) -> None:
-    """Run the three federations, show them side by side, and say what the figures mean."""
+    """Run the federations, show them side by side, and say what the figures mean."""
     folder = unused(out)
     console.print(
         "40 devices of four sizes hold different digits; none shows its data to anybody.\n"
-        "A server's network is full width, a laptop's 1/2, a phone's 1/4, a watch's 1/8.\n"
+        "A server's network is full width, a laptop's 1/2, a phone's 1/4, a watch's 1/8 (of FedHM: their rank).\n"
     )
     engine = make_engine("local")
     try:
@@ -87,21 +90,28 @@ def play(title: str, config: Config, folder: Path, engine: Engine) -> Summary:
 
 def verdict(runs: dict[str, Summary]) -> list[str]:
     """What the figures say, whoever wins."""
-    everybody, strong, small = (runs[title].accuracy for title in (EVERYBODY, STRONG, SMALL))
-    best = max((accuracy or 0, level) for level, accuracy in everybody.items())
+    strong, small = runs[STRONG].accuracy[LARGEST], runs[SMALL].accuracy[SMALLEST]
+    sentences: list[str] = []
+    for title in (EVERYBODY, LOW_RANK, COMPOSED):
+        name, found = title.partition(",")[0], runs[title].accuracy
+        best, level = max((accuracy or 0, level) for level, accuracy in found.items())
+        sentences += [
+            compare_words(name, "the largest model", found[LARGEST], "only strong devices taking part", strong),
+            compare_words(name, f"its best model ({level})", best, "one small model for all", small),
+            compare_words(name, "on a watch, its model", found[SMALLEST], "the small model for all", small),
+        ]
     return [
-        compare_words("the largest model", everybody[LARGEST], "only strong devices taking part", strong[LARGEST]),
-        compare_words(f"its best model ({best[1]})", best[0], "one small model for all", small[SMALLEST]),
-        compare_words("on a watch, its model", everybody[SMALLEST], "the small model for all", small[SMALLEST]),
+        *sentences,
+        "FedHM's small models are of full width and low rank: few parameters and bytes, but more MACs than narrow.",
         "A dash means that a device class gets no model: the network is too large for it.",
     ]
 
 
-def compare_words(what: str, ours: float | None, than: str, theirs: float | None) -> str:
-    """One comparison of HeteroFL with a baseline, as a sentence."""
+def compare_words(name: str, what: str, ours: float | None, than: str, theirs: float | None) -> str:
+    """One comparison of a method with a baseline, as a sentence."""
     gap = 100 * ((ours or 0) - (theirs or 0))
     word = "beats" if gap > 0 else "loses to" if gap < 0 else "equals"
-    return f"HeteroFL: {what} at {percent(ours)} {word} {than} at {percent(theirs)} ({gap:+.1f} points)."
+    return f"{name}: {what} at {percent(ours)} {word} {than} at {percent(theirs)} ({gap:+.1f} points)."
 
 
 def directory_name(title: str) -> str:

@@ -156,7 +156,8 @@ class FedHM(Method):
         ranks = {level.name: self.ranks(level, state, ctx) for level in ctx.task.levels}
         found = diagnosis(self.decomposed(state, layers, ctx), layers, ranks, joined)
         trained = {name: state[norms_name(name)].tolist() for name in layers}
-        return {**found, "factor_norms": trained, "kappa_uv": max(max(norms) for norms in trained.values())}
+        norms = {side: {name: pair[at] for name, pair in trained.items()} for at, side in enumerate("UV")}
+        return {**found, "factor_norms": norms, "kappa_uv": max(max(pair) for pair in trained.values())}
 
     # ---- on the client ----
 
@@ -192,9 +193,10 @@ class FedHM(Method):
 
         def look() -> Survey:
             net = ctx.build(WHOLE)
-            return survey(net, ctx.task.example[:1], ctx.task.head, self.rho, self.factor, self.whole)
+            start = 1 if self.rho is None and self.share != "rank" else self.rho  # the budget decides where they begin
+            return survey(net, ctx.task.example[:1], ctx.task.head, start, self.factor, self.whole)
 
-        return ctx.once("survey", look)
+        return ctx.once(("survey", self), look)
 
     def layers(self, ctx: Context) -> dict[str, Unrolled]:
         """The layers that are in factors at some level."""

@@ -21,7 +21,7 @@ class HalfSquaredNorm(torch.autograd.Function):
         return (inner * outer).sum() / 2
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         """A (B Bᵀ) and (AᵀA) B."""
         left, right, inner, outer = ctx.saved_tensors
         return grad * (left @ outer), grad * (inner @ right)

@@ -1,0 +1,80 @@
+"""`potluck inspect`: what a run's method recorded about itself, in tables and pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from potluck.cli.options import AsJson, DataDir
+from potluck.cli.show import NOTHING, console, say, table_of
+from potluck.core.checkpoint import write_atomically
+from potluck.core.errors import RunError
+from potluck.study.inspection import NumberTable, panels_of, quantities, tables
+from potluck.study.pictures import page
+from potluck.study.record import RunDirectory, read_toml
+
+
+def inspect(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="draw it all as an SVG file")] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """What a run's method recorded about itself: effective ranks, how orthogonal bases are, and the like."""
+    record = RunDirectory(run)
+    found = tables(quantities(record))
+    config = read_toml(record.config)
+    name, method, rounds = str(config["name"]), str(config["method"]["name"]), record.records()[-1]["round"]
+    if as_json:
+        content = {"name": name, "method": method, "rounds": rounds, "tables": [plain(table) for table in found]}
+        typer.echo(json.dumps(content, indent=1))
+    else:
+        for table in found:
+            console.print(shown(table))
+        if not found:
+            say(f"{run} is a run of {method}, which recorded nothing about itself.")
+    if picture is not None:
+        drew = draw(record, picture, f"{name} ({method}), {rounds} rounds", data_dir)
+        told = f"Drew {picture}." if drew else f"There is nothing to draw: {picture} was not written."
+        typer.echo(told, err=True) if as_json else say(told)
+
+
+def draw(record: RunDirectory, picture: Path, title: str, data_dir: Path | None) -> bool:
+    """Draw a run, unless there is nothing to see; whether there was."""
+    if picture.suffix.lower() != ".svg":  # also keeps a slip of the keyboard from replacing a file of the run
+        raise RunError(f"--picture is {picture}, but pictures are SVG files: its name should end in .svg")
+    panels = panels_of(record, data_dir)
+    if panels:
+        write_atomically(picture, page(title, panels).encode())
+    return bool(panels)
+
+
+def shown(table: NumberTable) -> Any:
+    """A table for people."""
+    columns = zip(table.columns, zip(*table.rows.values(), strict=True), strict=True)
+    return table_of(
+        table.title,
+        {"": list(table.rows), **{name: [figure(number) for number in column] for name, column in columns}},
+    )
+
+
+def figure(number: float | None) -> str:
+    """A number in three digits, or in all of those before the point: 12345, 0.120, 1.23e-5."""
+    if number is None:
+        return NOTHING
+    if isinstance(number, int) or 1000 <= abs(number) < 1e6:
+        return f"{number:.0f}"
+    return f"{number:#.3g}".removesuffix(".").replace("e-0", "e-").replace("e+0", "e")
+
+
+def plain(table: NumberTable) -> dict[str, Any]:
+    """A table as JSON has it, which knows no numbers that are not finite."""
+    rows = {
+        name: [n if n is not None and math.isfinite(n) else None for n in numbers]
+        for name, numbers in table.rows.items()
+    }
+    return {"title": table.title, "columns": list(table.columns), "rows": rows}
