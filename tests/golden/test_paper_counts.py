@@ -95,3 +95,10 @@ def test_hooks_go_even_when_the_network_fails() -> None:
 def test_recurrent_layers_are_refused_rather_than_left_out(count) -> None:
     with pytest.raises(ModelError, match="no rule for recurrent layers"):
         count(rnn(0.1), torch.zeros(1, 3, dtype=torch.long))
+
+
+def test_weights_that_are_computed_have_no_rule() -> None:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 5))
+    for counter in (heterofl_flops, fedhm_macs):
+        with pytest.raises(ModelError, match="computed"):
+            counter(nn.Sequential(layer), IMAGE)

@@ -109,3 +109,11 @@ def test_lg_cnn_needs_16_pixels() -> None:
     assert lg_cnn(shape=(1, 16, 16))(torch.zeros(1, 1, 16, 16)).shape == (1, 10)
     with pytest.raises(ModelError, match="at least 16x16 pixels"):
         lg_cnn(shape=(1, 15, 16))
+
+
+@pytest.mark.parametrize("build", [resnet18, resnet34])
+def test_resnets_take_the_channels_of_their_four_stages(build) -> None:
+    net = build(0.5, hidden=(16, 32, 64, 128))
+    assert [net.get_submodule(f"layer{stage}.0.conv1").out_channels for stage in (1, 2, 3, 4)] == [8, 16, 32, 64]
+    with pytest.raises(ModelError, match="hidden is \\(16, 32\\), but a ResNet has the channels of 4 stages"):
+        build(hidden=(16, 32))

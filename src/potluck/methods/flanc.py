@@ -31,12 +31,14 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.core.method import Method, model_owner, plain_loss
+from potluck.core.panels import Panel
 from potluck.core.random import seeded
 from potluck.core.tensors import load, state_of
 from potluck.core.threads import one_thread
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Ratio, Tensors
 from potluck.parts import compose as parts
 from potluck.parts.basis import Settings, find_banks, outputs_of
+from potluck.parts.basis_pictures import basis_panels
 from potluck.parts.compose import Bank
 from potluck.parts.per_size import owned
 
@@ -116,6 +118,14 @@ class FLANC(Method):
                 for level in ctx.task.levels
             },
         }
+
+    def panels(self, state: Tensors, ctx: Context) -> Sequence[Panel]:
+        """The Gram matrices of the bases, and how large coefficients are (figures 6 and 5)."""
+        banks = self.banks(ctx)
+        coefficients = {
+            f"{level.ratio:g}": {bank.layer: state[own(bank, level)] for bank in banks} for level in ctx.task.levels
+        }
+        return basis_panels({bank.layer: state[shared(bank)] for bank in banks}, coefficients)
 
     def banks(self, ctx: Context) -> list[Bank]:
         """The bases of the layers that are composed."""

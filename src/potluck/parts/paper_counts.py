@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.pooling import _AdaptiveAvgPoolNd, _AvgPoolNd
+from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck.core.errors import ModelError
@@ -89,6 +90,8 @@ def measure(net: nn.Module, example: Tensor, cost: Cost) -> int:
     """The summed cost of every call of every module inside, when the network sees a batch of one example."""
     if any(isinstance(module, nn.RNNBase) for module in net.modules()):
         raise ModelError("the papers' tables have no rule for recurrent layers; count this network's multiply-adds")
+    if any(is_parametrized(module) for module in net.modules()):
+        raise ModelError("the papers' tables have no rule for weights that are computed; count multiply-adds")
     total = 0
 
     def add(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
