@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -16,6 +15,7 @@ from torch.nn.utils import parametrizations, prune, weight_norm
 
 from potluck.core.errors import ModelError
 from potluck.models.resnet import resnet18, resnet34
+from potluck.parts.copying import copied
 from potluck.parts.factorable import FIRST_LAYER, GROUPED, HEAD, NAMED, POINT, READ, Survey, survey
 from potluck.parts.lowrank import replace_layers
 
@@ -44,7 +44,7 @@ def looks_at_row(net: nn.Module, start: int | str | None = None, **names: Any) -
 
 def runs(net: nn.Module, found: Survey, example: tuple[Tensor, ...]) -> None:
     """With what the survey found, a copy of the network runs and every factor has a part in its output."""
-    trial = replace_layers(copy.deepcopy(net), dict.fromkeys(found.layers, 2))
+    trial = replace_layers(copied(net), dict.fromkeys(found.layers, 2))
     for parameter in trial.parameters():
         if parameter.requires_grad:
             nn.init.normal_(parameter, std=0.1)

@@ -205,11 +205,12 @@ def test_other_types_are_kept_and_computed_with_in_at_least_float32(dtype: torch
 
 
 def large(threads: int) -> tuple[Tensors, Tensors]:
-    """Layers beyond what PyTorch gives to one thread."""
+    """Layers beyond what PyTorch gives to one thread, and sums so long that it would split them."""
     shapes = {
         "conv": Unrolled.of(nn.Conv2d(128, 160, 3)),
         "groups": Unrolled.of(nn.Conv2d(128, 128, 3, groups=2)),
         "line": Unrolled.of(nn.Linear(300, 400)),
+        "long": Unrolled.of(nn.Linear(30, 30)),
     }
     torch.set_num_threads(threads)
     state: Tensors = {}
@@ -219,7 +220,7 @@ def large(threads: int) -> tuple[Tensors, Tensors]:
     for place, (how, share) in enumerate([(0, 1.0), (80, 0.6), (100, 0.3), (0, 0.7), (None, 1.0), (40, 0.1)]):
         tensors: Tensors = {}
         for name, shape in shapes.items():
-            tensors |= sent(name, shape, how, place)
+            tensors |= sent(name, shape, 30 * how if how and name == "long" else how, place)
         found.add(tensors, share)
     return found.result(), found.norms
 

@@ -173,9 +173,13 @@ def test_a_flat_spectrum_is_decomposed_exactly() -> None:
 
 
 def test_groups_are_exact() -> None:
-    weights = state()
-    found = decompositions(weights, SHAPES, ["groups"], randomised(weights, RANKS, 0.01, 0), context())["groups"]
-    assert same(found, decompose(SHAPES["groups"].matrix(weights["groups.weight"])))
+    """Also where each of them alone would not be."""
+    shapes = {"groups": Unrolled.of(nn.Conv2d(2 * SIZE, 2 * SIZE, 1, groups=2))}
+    weights = {"groups.weight": torch.cat([falling(key=0), falling(key=1)])[..., None, None]}
+    make = randomised(weights, {"groups": [4, 8]}, 0.01, 0)
+    found = decompositions(weights, shapes, ["groups"], make, context())["groups"]
+    with one_thread():
+        assert same(found, decompose(shapes["groups"].matrix(weights["groups.weight"])))
 
 
 def test_subspaces_reach_a_little_further_than_the_largest_rank() -> None:

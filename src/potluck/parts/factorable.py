@@ -22,7 +22,6 @@ POINT = "its kernel is 1x1"
 GROUPED = "its channels are in groups"
 NAMED = "it is named in whole"
 READ = "the network reads its weight itself"
-DEFAULTS = (FIRST_LAYER, HEAD, POINT, GROUPED)  # reasons that a name in `factor` overrules
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,20 @@ def survey(
     factors begin; otherwise the network's own `low_rank_from`, or all but the first layer. `factor` and `whole`
     name layers or blocks for which the defaults do not hold.
     """
-    order = calls(net, example)
+    order = calls(copied(net), example)
+    found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
     known = {name for name, _ in net.named_modules() if name}
     for field, names in (("factor", factor), ("whole", whole)):
         for name in names:
             if name not in known:
                 raise ModelError(f"{field}: {unknown('layer or block', name, known)}")
-    found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
-    ranked = [*(name for name in order if name in found), *(name for name in found if name not in order)]
-    reasons = {name: obstacle(net, name, order) for name in ranked}
+    ranked = [*order, *(name for name in found if name not in order)]
+    usual = {name: usual_reason(net, name, order, head) for name in ranked}
+    front, first = before(usual, order, getattr(net, DECLARED, None) if start is None else start)
+    reasons = {name: obstacle(net, name, order) or (NAMED if within(name, whole) else "") for name in ranked}
     for name in ranked:
-        reasons[name] = reasons[name] or (NAMED if within(name, whole) else "")
-        reasons[name] = reasons[name] or ("" if within(name, factor) else custom(net, name, order, head))
-    front = before_start(reasons, net, start)
-    reasons |= {name: f"it comes before {front[name]}" for name in front if not within(name, factor)}
+        if not reasons[name] and not within(name, factor):
+            reasons[name] = usual[name] or (f"it comes before {first}" if name in front else "")
     for name in unreplaceable(net, example, [name for name in ranked if not reasons[name]]):
         reasons[name] = READ
     layers = {name: Unrolled.of(found[name]) for name in ranked if not reasons[name]}
@@ -80,30 +79,19 @@ def within(name: str, blocks: Collection[str]) -> bool:
 
 
 def calls(net: nn.Module, example: Sequence[Tensor]) -> list[str]:
-    """The convolutions and linear layers that a network calls, in the order of their first call."""
+    """The convolutions and linear layers that a network calls, in the order of their first call; leaves hooks on it."""
     called: dict[str, None] = {}
-    hooks = [
-        module.register_forward_pre_hook(lambda module, inputs, name=name: called.setdefault(name))
-        for name, module in net.named_modules()
-        if isinstance(module, Layer)
-    ]
-    try:
-        run(net, example)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    for name, module in net.named_modules():
+        if isinstance(module, Layer):
+            module.register_forward_pre_hook(lambda module, inputs, name=name: called.setdefault(name))
+    run(net, example)
     return list(called)
 
 
-def run(net: nn.Module, example: Sequence[Tensor], training: bool = False) -> object:
-    """The network's output for two of an example, on which batch norm can train."""
-    before = net.training
-    net.train(training)
-    try:
-        with torch.no_grad():
-            return net(*(tensor.expand(2, *tensor.shape[1:]) for tensor in example))
-    finally:
-        net.train(before)
+def run(net: nn.Module, example: Sequence[Tensor], training: bool = False) -> None:
+    """Run a network on two of an example, on which batch norm can train."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        net.train(training)(*(tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example))
 
 
 def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
@@ -117,21 +105,23 @@ def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
         return "its weight is computed from other parameters"
     if not layer.weight.requires_grad:
         return "it is frozen"
+    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or "forward" in vars(layer):
+        return "it has hooks or a forward of its own"
     places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
     if places[id(layer)] > 1:
         return "the network has it under several names"
     owners = Counter(id(p) for module in net.modules() for p in module.parameters(recurse=False))
-    if owners[id(layer.weight)] > 1:
+    if any(owners[id(own)] > 1 for own in layer.parameters(recurse=False)):
         return "it shares its weight with another layer"
     return ""
 
 
-def custom(net: nn.Module, name: str, order: Sequence[str], head: Collection[str]) -> str:
+def usual_reason(net: nn.Module, name: str, order: Sequence[str], head: Collection[str]) -> str:
     """Why a layer is left whole unless it is named in `factor`."""
     layer = net.get_submodule(name)
     if f"{name}.weight" in head:
         return HEAD
-    if name == order[0]:
+    if name == next(iter(order), None):
         return FIRST_LAYER
     if isinstance(layer, nn.Conv2d) and layer.groups > 1:
         return GROUPED
@@ -140,19 +130,17 @@ def custom(net: nn.Module, name: str, order: Sequence[str], head: Collection[str
     return ""
 
 
-def before_start(reasons: Mapping[str, str], net: nn.Module, start: int | str | None) -> dict[str, str]:
-    """The layers that stay whole because they come before the first one in factors, each with that one's name."""
-    able = [name for name, reason in reasons.items() if not reason]
-    start = getattr(net, DECLARED, None) if start is None else start
+def before(usual: Mapping[str, str], order: Sequence[str], start: int | str | None) -> tuple[Collection[str], str]:
+    """The layers in front of the first one in factors, and that one's name; those usually whole do not count."""
     if isinstance(start, str):
-        at = next((place for place, name in enumerate(able) if within(name, [start])), None)
+        at = next((place for place, name in enumerate(order) if within(name, [start])), None)
         if at is None:
-            raise ModelError(f"rho: {unknown('layer or block that can be put into factors', start, able)}")
-    else:
-        leading = [name for name, reason in reasons.items() if not reason or reason == FIRST_LAYER]
-        skipped = leading[: 1 if start is None else start]
-        at = sum(name in skipped for name in able)
-    return {name: able[at] if at < len(able) else "the end" for name in able[:at]}
+            blocks = {name[:end] for name in order for end in range(len(name) + 1) if name[end : end + 1] in ("", ".")}
+            raise ModelError(f"rho: {unknown('layer or block', start, blocks)}")
+        return order[:at], order[at]
+    counted = [name for name in order if usual[name] in ("", FIRST_LAYER)]
+    front = counted[: 1 if start is None else start]
+    return front, next((name for name in counted if name not in front), "the end")
 
 
 def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> list[str]:
@@ -166,12 +154,13 @@ def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str
 
 
 def runs_with(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> bool:
-    """Whether a network runs, in training and in use, with these layers in factors."""
-    trial = replace_layers(copied(net), dict.fromkeys(names, 1))
+    """Whether a network runs, in training and in use, and calls the factors that are in the places of these layers."""
+    trial, called = replace_layers(copied(net), dict.fromkeys(names, 1)), set()
+    for name in names:
+        trial.get_submodule(name).register_forward_pre_hook(lambda module, inputs, name=name: called.add(name))
     try:
         for training in (True, False):
-            with torch.random.fork_rng(devices=[]):
-                run(trial, example, training)
-    except (AttributeError, TypeError, RuntimeError, ValueError, IndexError):
+            run(trial, example, training)
+    except Exception:  # whatever a network does when a layer is not what it expects
         return False
-    return True
+    return called == set(names)

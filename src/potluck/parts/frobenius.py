@@ -24,6 +24,8 @@ class HalfSquaredNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         """A (B Bᵀ) and (AᵀA) B."""
         left, right, inner, outer = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody wants derivatives of these derivatives
+            inner, outer = left.mT @ left, right @ right.mT
         return grad * (left @ outer), grad * (inner @ right)
 
 

@@ -46,7 +46,7 @@ def answers(net: nn.Module, weights: Tensors, inputs: Tensor) -> Tensor:
     net.eval()
     try:
         with torch.no_grad():
-            logits: Tensor = functional_call(net, weights, (inputs,))
+            logits: Tensor = functional_call(net, weights, (inputs,), tie_weights=False)
     finally:
         net.train()
     return logits

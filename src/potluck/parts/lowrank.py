@@ -102,6 +102,8 @@ def factored(layer: Layer, rank: int) -> nn.Sequential:
             skip_init(nn.Conv2d, layer.in_channels, layer.groups * rank, bias=False, **along(layer, 1), **like),
             skip_init(nn.Conv2d, layer.groups * rank, layer.out_channels, bias=bias, **along(layer, 0), **like),
         )
+    if layer.bias is not None:
+        pair[1].get_parameter("bias").requires_grad_(layer.bias.requires_grad)
     return nn.Sequential(OrderedDict(zip((FIRST, SECOND), pair, strict=True)))
 
 
@@ -125,11 +127,23 @@ def replace_layers(net: nn.Module, ranks: Mapping[str, int]) -> nn.Module:
     """Put factors of these ranks in the places of layers, in the network itself."""
     for name, rank in ranks.items():
         above, _, own = name.rpartition(".")
-        parent = net.get_submodule(above)
-        setattr(parent, own, factored(net.get_submodule(name), rank))  # type: ignore[arg-type]
-        if isinstance(parent, nn.TransformerEncoderLayer):
-            parent.activation_relu_or_gelu = 0  # its fused inference reads the weights of layers it expects whole
+        setattr(net.get_submodule(above), own, factored(net.get_submodule(name), rank))  # type: ignore[arg-type]
+    for module in net.modules():
+        if isinstance(module, nn.TransformerEncoder):
+            for layer in module.layers:
+                module.use_nested_tensor = bool(module.use_nested_tensor) and not slow_path(layer)
+        slow_path(module)
     return net
+
+
+def slow_path(module: nn.Module) -> bool:
+    """Keep PyTorch's transformer layer from fused inference, which reads the weights of layers it expects whole."""
+    if not isinstance(module, nn.TransformerEncoderLayer) or all(
+        isinstance(layer, nn.Linear) for layer in (module.linear1, module.linear2)
+    ):
+        return False
+    module.activation_relu_or_gelu = 0
+    return True
 
 
 def factor_names(layer: str) -> tuple[str, str]:

@@ -26,6 +26,8 @@ class ProductMean:
 
     def add(self, tensors: Mapping[str, Tensor], weight: float) -> None:
         """Count one client in, with what it sent of each layer."""
+        if not weight:
+            return
         sent = {name: found for name in self.layers if (found := self.pick(name, tensors))}
         for name in sent:
             self.weights[name] = self.weights.get(name, 0.0) + weight

@@ -30,14 +30,18 @@ def subspace_name(layer: str) -> str:
 def decompositions(
     state: Tensors, layers: Mapping[str, Unrolled], names: Iterable[str], make: Make, ctx: Context
 ) -> dict[str, Decomposition]:
-    """Of every named layer's weight its decomposition; a weight that was seen before is not decomposed again."""
-    done: dict[str, tuple[Tensor, Decomposition]] = ctx.once("decompositions", dict)
-    wanted = {name: state[f"{name}.weight"] for name in names}
-    stale = [name for name, weight in wanted.items() if name not in done or done[name][0] is not weight]
-    stale.sort(key=lambda name: -wanted[name].numel())  # the longest first, so that no thread waits for it at the end
-    made = in_parallel(lambda name: make(name, layers[name].matrix(wanted[name])), stale)
-    done |= {name: (wanted[name], found) for name, found in zip(stale, made, strict=True)}
-    return {name: done[name][1] for name in wanted}
+    """Of every named layer's weight its decomposition; made anew only where weight or start are others."""
+    done: dict[str, tuple[Tensor, Tensor | None, Decomposition]] = ctx.once("decompositions", dict)
+    wanted = {name: (state[f"{name}.weight"], state.get(subspace_name(name))) for name in names}
+
+    def known(name: str) -> bool:
+        return name in done and all(old is new for old, new in zip(done[name][:2], wanted[name], strict=True))
+
+    stale = [name for name in wanted if not known(name)]
+    stale.sort(key=lambda name: -wanted[name][0].numel())  # the longest first: no thread waits for it at the end
+    made = in_parallel(lambda name: make(name, layers[name].matrix(wanted[name][0])), stale)
+    done |= {name: (*wanted[name], found) for name, found in zip(stale, made, strict=True)}
+    return {name: done[name][2] for name in wanted}
 
 
 def exactly(name: str, matrix: Tensor) -> Decomposition:
