@@ -15,7 +15,7 @@ from potluck import methods
 from potluck.contract import CHECKS
 from potluck.models.catalogue import find_model
 
-NAMES = ("demo", "run", "costs", "compare", "methods", "check", "export")
+NAMES = ("demo", "run", "costs", "plan", "ranks", "inspect", "compare", "methods", "check", "export")
 
 
 @pytest.fixture(scope="module")

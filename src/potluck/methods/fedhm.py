@@ -134,14 +134,12 @@ class FedHM(Method):
         if self.keep_global and largest.ratio not in {client.level.ratio for client in came}:
             weight = sum(client.size for client in came) / len(came) if self.by_size else 1.0
             products.add(state, weight)
-            others.add(
-                {name: t for name, t in outside(state, layers).items() if not name.startswith(KEPT)}, plan, weight
-            )
+            others.add(outside(public(state), layers), plan, weight)
         norms = {norms_name(name): norms for name, norms in products.norms.items()}
-        starts = (
-            subspaces(self.decomposed(state, layers, ctx), self.level_ranks(ctx)) if self.svd == "randomised" else {}
-        )
-        return {**others.result(), **products.result(), **norms, **starts}
+        new = {**others.result(), **products.result(), **norms}
+        if self.svd == "randomised":
+            new |= subspaces(self.decomposed(state, layers, ctx), self.level_ranks(ctx))
+        return new
 
     def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
         net = replace_layers(ctx.build(WHOLE), self.ranks(level, state, ctx))

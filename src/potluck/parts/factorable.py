@@ -105,7 +105,12 @@ def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
         return "its weight is computed from other parameters"
     if not layer.weight.requires_grad:
         return "it is frozen"
-    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or "forward" in vars(layer):
+    if (
+        layer._forward_hooks
+        or layer._forward_pre_hooks
+        or layer._backward_hooks
+        or {"forward", "_conv_forward"} & set(vars(layer))
+    ):
         return "it has hooks or a forward of its own"
     places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
     if places[id(layer)] > 1:
