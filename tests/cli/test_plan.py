@@ -159,3 +159,37 @@ def test_mistakes_get_a_sentence(plan, words, said):
     assert told.code == 2, told.words
     assert said in told.words
     assert "Traceback" not in told.words
+
+
+def test_a_plan_of_a_method_that_treats_layers_differently(potluck):
+    told = potluck("plan", "lg-cnn", "--method", "fedhm", "--width", "0.25", "--json")
+    assert told.code == 0, told
+    layers = json.loads(told.out)["layers"]
+    assert set(layers.values()) >= {"whole: it is the first layer", "whole: it makes the logits"}
+    assert any(words.startswith("factors of rank ") for words in layers.values())
+    later = json.loads(
+        potluck("plan", "lg-cnn", "--method", "fedhm", "--width", "0.25", "--set", "method.rho=3", "--json").out
+    )["layers"]
+    assert sum(words.startswith("factors") for words in later.values()) == 1
+
+
+def test_a_plan_of_composed_layers(potluck):
+    told = potluck("plan", "flanc-cnn", "--method", "flanc", "--width", "0.25")
+    assert told.code == 0, told
+    assert "composed: R1 = 16, R2 = 32" in told.out
+    assert "left: the stem" in told.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--method", "heterofl"), "heterofl treats all layers alike"),
+        (("--method", "fedhmm"), "did you mean 'fedhm'?"),
+        (("--method", "fedhm", "--set", "train.lr=1"), "a plan takes settings of the method alone"),
+        (("--method", "flanc", "--width", "0.3"), "does not divide"),
+    ],
+)
+def test_mistakes_in_a_plan_of_a_method(potluck, options, words):
+    told = potluck("plan", "flanc-cnn", *options)
+    assert told.code == 2
+    assert words in told.words

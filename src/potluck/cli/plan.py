@@ -7,13 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
+from torch import Tensor
 
-from potluck.cli.options import AsJson
+from potluck import methods
+from potluck.cli.options import AsJson, Overrides
 from potluck.cli.show import console, say, table_of
-from potluck.study.costs import named_inputs
+from potluck.core.errors import ConfigError
+from potluck.study.config import apply_override, read_plug
+from potluck.study.costs import context_for, named_inputs
 from potluck.study.plan import Dimension, WidthPlan
 from potluck.study.plan import plan as make_plan
-from potluck.study.sources import model_factory
+from potluck.study.schema import Origin, Table
+from potluck.study.sources import Model, model_factory
 
 
 def plan(
@@ -24,12 +29,22 @@ def plan(
     width: Annotated[float, typer.Option(help="the width, as a share of the full one")] = 0.5,
     keep: Annotated[list[str] | None, typer.Option(help="a module or tensor that stays whole; may be repeated")] = None,
     rounding: Annotated[str, typer.Option(help="how channels are rounded: ceil or round")] = "ceil",
+    method: Annotated[
+        str | None, typer.Option(help="a method that treats layers differently: what becomes of each")
+    ] = None,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a network keeps at a smaller width: per layer what is kept, what goes together, what stays and why."""
+    """What a network keeps at a smaller width: per layer what is kept, what goes together, what stays and why.
+
+    With --method fedhm or flanc: which layers are in factors or composed at this ratio, and why the others are not.
+    """
     example = named_inputs(model, input or [])
     options = {"keep": keep or [], "rounding": rounding} if keep or rounding != "ceil" else {}
     source = model_factory(model, options, example, None)
+    if method is not None:
+        show_treatment(model, explained(source, example[0], width, method, overrides or []), width, method, as_json)
+        return
     found = make_plan(source, example, width)
     if as_json:
         typer.echo(json.dumps({"model": model, **found.table()}, indent=1))
@@ -40,6 +55,30 @@ def plan(
         console.print(whole_table(found))
     share = found.parameters / found.parameters_full
     say(f"{found.parameters:,} of {found.parameters_full:,} parameters ({share:.1%}) at width {width:g}.")
+
+
+def explained(model: Model, example: Tensor, width: float, name: str, overrides: list[str]) -> dict[str, str]:
+    """What a method does with each layer at a ratio beside the full one; settings come from --set method.KEY=…."""
+    settings: Table = {"method": {}}
+    for override in overrides:
+        if apply_override(settings, override).partition(".")[0] != "method":
+            raise ConfigError(f"--set {override}: a plan takes settings of the method alone, such as method.rho=3")
+    chosen = read_plug(methods.find, {"name": name, **settings["method"]}, "method", Origin())
+    levels = {"full": 1.0, f"{width:g}": width} if width < 1 else {f"{width:g}": width}
+    ctx = context_for(model, levels, example, chosen)
+    told = chosen.explain(ctx.task.levels[-1], ctx)
+    if not told:
+        raise ConfigError(f"{name} treats all layers alike; leave --method out to see what a width keeps")
+    return dict(told)
+
+
+def show_treatment(model: str, told: Mapping[str, str], width: float, method: str, as_json: bool) -> None:
+    """What becomes of each layer, for people or for programs."""
+    if as_json:
+        typer.echo(json.dumps({"model": model, "method": method, "ratio": width, "layers": told}, indent=1))
+    else:
+        columns = {"layer": list(told), "": list(told.values())}
+        console.print(table_of(f"{model} at ratio {width:g} with {method}", columns, justify="left"))
 
 
 def layers_table(model: str, found: WidthPlan) -> Any:

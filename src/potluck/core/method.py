@@ -70,6 +70,10 @@ class Method:
         """Numbers worth watching after a round, for the record; `joined` counts the clients of each level."""
         return {}
 
+    def explain(self, level: Level, ctx: Context) -> dict[str, str]:
+        """What becomes of each layer at a level, and why, for methods that treat layers differently."""
+        return {}
+
     def panels(self, state: Tensors, ctx: Context) -> Sequence[Panel]:
         """Pictures of the state worth looking at."""
         return ()

@@ -157,6 +157,13 @@ class FedHM(Method):
         norms = {side: {name: pair[at] for name, pair in trained.items()} for at, side in enumerate("UV")}
         return {**found, "factor_norms": norms, "kappa_uv": max(max(pair) for pair in trained.values())}
 
+    def explain(self, level: Level, ctx: Context) -> dict[str, str]:
+        found = self.survey(ctx)
+        ranks = self.ranks(level, self.init(ctx), ctx)
+        no_gain = "whole: factors of this rank would be no smaller" if level.ratio < WHOLE else "whole: the ratio is 1"
+        told = {name: f"factors of rank {ranks[name]}" if name in ranks else no_gain for name in found.layers}
+        return {**told, **{name: f"whole: {reason}" for name, reason in found.whole.items()}}
+
     # ---- on the client ----
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:

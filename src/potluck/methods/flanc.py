@@ -127,11 +127,20 @@ class FLANC(Method):
         }
         return basis_panels({bank.layer: state[shared(bank)] for bank in banks}, coefficients)
 
+    def explain(self, level: Level, ctx: Context) -> dict[str, str]:
+        return {
+            layer: f"composed: R1 = {found.size}, R2 = {found.count}" if isinstance(found, Bank) else f"left: {found}"
+            for layer, found in self.candidates(ctx).items()
+        }
+
+    def candidates(self, ctx: Context) -> dict[str, Bank | str]:
+        """The basis of every layer that is composed, or why it is not."""
+        settings = Settings(self.basis_size, self.basis_count, self.compose, self.whole)
+        return ctx.once(("banks", settings), lambda: find_banks(ctx, settings))
+
     def banks(self, ctx: Context) -> list[Bank]:
         """The bases of the layers that are composed."""
-        settings = Settings(self.basis_size, self.basis_count, self.compose, self.whole)
-        found = ctx.once(("banks", settings), lambda: find_banks(ctx, settings))
-        return [bank for bank in found.values() if isinstance(bank, Bank)]
+        return [bank for bank in self.candidates(ctx).values() if isinstance(bank, Bank)]
 
     def network(self, level: Level, ctx: Context) -> nn.Module:
         """The composed network of a level, each layer in the form that suits it."""

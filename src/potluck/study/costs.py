@@ -42,10 +42,21 @@ def costs(
     >>> [(row["level"], row["parameters"], row["macs"]) for row in rows]
     [('server', 1556874, 39974912), ('watch', 6594, 182912)]
     """
+    chosen = method if isinstance(method, Method) else methods.find(method)()
+    return cost_rows(chosen, context_for(model, levels, example, chosen, train), measure)
+
+
+def context_for(
+    model: Callable[[float], nn.Module] | nn.Module,
+    levels: Mapping[str, float],
+    example: Tensor,
+    method: Method,
+    train: Train | None = None,
+) -> Context:
+    """A network and a method without data: what can be known of them before there is any."""
     ranked = make_levels(levels)
     model = Shrinkable(model, (example,)) if isinstance(model, nn.Module) else model
-    chosen = method if isinstance(method, Method) else methods.find(method)()
-    largest, *_ = sizes = built_by(chosen, model, ranked)
+    largest, *_ = sizes = built_by(method, model, ranked)
     outputs = try_once(build(model, largest), example, largest)
     net = check_model(model, sizes, example, outputs.shape[-1])
     task = Task(
@@ -56,7 +67,7 @@ def costs(
         example=(example, torch.zeros(outputs.shape[:-1], dtype=torch.long)),
         train=train or Train(),
     )
-    return cost_rows(chosen, Context(task, round=0, seed=0), measure)
+    return Context(task, round=0, seed=0)
 
 
 def cost_rows(method: Method, ctx: Context, measure: bool) -> list[Row]:
