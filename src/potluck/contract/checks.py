@@ -192,7 +192,7 @@ def export_is_plain(method: Method) -> None:
         require(
             output.shape == (1, 4), f"the model exported for '{level.name}' gives {tuple(output.shape)} for one example"
         )
-        allowed = count_parameters(Small(max(level.ratio, method.ratio(level, bench.context()))))
+        allowed = count_parameters(Small(level.ratio if method.ratio_is_width else 1.0))
         sizes.append(count_parameters(net))
         require(
             sizes[-1] <= allowed,

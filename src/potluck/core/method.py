@@ -26,6 +26,7 @@ class Method:
     paper: ClassVar[str] = ""
     lossless: ClassVar[bool] = True  # nobody trains => aggregation gives back the state it started from
     reduces_to_fedavg: ClassVar[bool] = True  # with one level at ratio 1 and equal clients, the paper says so
+    ratio_is_width: ClassVar[bool] = True  # a level's model is no larger than the network of that width
 
     @property
     def calibrated(self) -> bool:

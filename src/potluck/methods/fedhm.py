@@ -61,6 +61,7 @@ class FedHM(Method):
 
     paper: ClassVar[str] = "Yao et al.: FedHM (arXiv 2111.14655)"
     lossless: ClassVar[bool] = False  # what a low rank cannot hold is lost on the way
+    ratio_is_width: ClassVar[bool] = False
 
     rho: Annotated[int, Ge(1)] | str | None = None  # layers whole at the front, or where factors begin
     factor: tuple[str, ...] = ()  # layers or blocks in factors that would be left whole
@@ -109,7 +110,7 @@ class FedHM(Method):
         for name, found in self.decomposed(state, ranks, ctx).items():
             if ranks[name] > found.values.shape[-1]:  # randomised, and for smaller ranks: those of the levels
                 found = exactly(name, layers[name].matrix(state[f"{name}.weight"]))
-            weights = layers[name].split(*found.factors(ranks[name]))
+            weights = factors_of(found, layers[name], ranks[name], (name, client.level), ctx)
             payload |= zip(factor_names(name), weights, strict=True)
             del payload[f"{name}.weight"]
             if bias_name(name) in payload:
@@ -246,6 +247,14 @@ def relative_weight(gamma: float, largest: float, score: Score, temperature: flo
     """exp(s(γ) / τ) (eq. 2), as a multiple of the largest network's; s is γ, or -1/γ as in the authors' code."""
     scores = (gamma, largest) if score == "gamma" else (-1 / gamma, -1 / largest)
     return math.exp((scores[0] - scores[1]) / temperature)
+
+
+def factors_of(found: Decomposition, layer: Unrolled, rank: int, key: object, ctx: Context) -> tuple[Tensor, Tensor]:
+    """The weights of a layer's factors; clients of one level are sent the same."""
+    done: dict[object, tuple[Decomposition, int, tuple[Tensor, Tensor]]] = ctx.once("factors", dict)
+    if key not in done or done[key][0] is not found or done[key][1] != rank:
+        done[key] = found, rank, layer.split(*found.factors(rank))
+    return done[key][2]
 
 
 def norms_name(layer: str) -> str:

@@ -72,6 +72,8 @@ def approximate(
         return bool(((error <= noise) | (error + noise <= (1 + tolerance) ** 2 * (smallest - noise))).all())
 
     ahead = first(near_one, count, start, rng)
+    if start is not None:  # vectors of another matrix are hardly ever good enough as they are
+        ahead = near_one.T @ (near_one @ ahead)
     for _ in range(ITERATIONS):
         ritz = rotate(near_one, orthonormal(ahead))
         kept = ritz.values.cumsum(0)
