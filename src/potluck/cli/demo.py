@@ -102,7 +102,7 @@ def verdict(runs: dict[str, Summary]) -> list[str]:
         ]
     return [
         *sentences,
-        "FedHM's small models are of full width and low rank: few parameters and bytes, but more MACs than narrow.",
+        "FedHM's levels are ranks, not widths: a small one has more parameters and MACs than a narrow network has.",
         "A dash means that a device class gets no model: the network is too large for it.",
     ]
 
