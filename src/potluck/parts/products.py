@@ -34,7 +34,8 @@ class ProductMean:
             if name not in self.means:
                 layer, old = self.layers[name], self.state[f"{name}.weight"]
                 self.means[name] = torch.empty(layer.groups, layer.rows, layer.columns, dtype=mean_type(old))
-        in_parallel(lambda name: self.join(name, sent[name], weight / self.weights[name]), list(sent))
+        longest_first = sorted(sent, key=lambda name: -self.layers[name].size())
+        in_parallel(lambda name: self.join(name, sent[name], weight / self.weights[name]), longest_first)
         for name, pair in sent.items():
             if len(pair) == 2:
                 norms = torch.stack([factor.float().norm() for factor in reversed(pair)])
