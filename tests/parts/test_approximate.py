@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -158,7 +159,7 @@ def test_a_start_at_right_angles_to_leading_vectors_deceives_nobody(missing: lis
 
 
 def residuals_vanish(matrix: Tensor, start: Tensor) -> bool:
-    return bool(rotate(matrix, orthonormal(start)).residual().abs().max() < 1e-6)
+    return bool(rotate(matrix, orthonormal(start)).reach() < 1e-6)
 
 
 def test_a_start_without_one_direction_is_mended_where_there_is_room_for_random_vectors() -> None:
@@ -227,23 +228,31 @@ def test_left_to_the_exact_way() -> None:
 @settings(max_examples=60)
 @given(spectra(), st.integers(1, 40), st.integers(0, 3), st.integers(0, 100))
 def test_the_bound_is_one(values: Tensor, count: int, powers: int, seed: int) -> None:
-    """Σ_{i≤r} λ_i(B) ≥ Σ_{i≤r} λ_i(MᵀM) at every stage of the iteration, with the smallest c that is allowed."""
+    """No r values hold more than that, at every stage of the iteration, with the smallest c that is allowed."""
     matrix = with_values(values, seed=seed)
     ritz = rotate(matrix, orthonormal(random(SIZE, count, seed=seed)))
     for _ in range(powers):
         ritz = rotate(matrix, orthonormal(ritz.back))
-    most = most_kept(ritz, exact_outside(matrix, ritz.vectors))
+    most = most_kept(ritz.values, exact_outside(matrix, ritz.vectors), ritz.reach())
     exact = torch.linalg.svdvals(matrix).square().cumsum(0)[:count]
     assert (most >= exact - 1e-11).all()
     assert (ritz.values.cumsum(0) <= exact + 1e-11).all()
 
 
-def test_the_bound_is_attained() -> None:
-    """One vector v = (cos a, sin a) in the plane of diag(3, 1): with c = vᵀ⊥ A v⊥, B is A in another basis."""
+@pytest.mark.parametrize("angle", [0.01, 0.1, 0.3])
+def test_the_bound_is_close_where_the_residual_is_small(angle: float) -> None:
+    """λ_1 ≤ θ + ‖E‖² / (θ - c), the classic bound, up to the factor of 2 between one s and the next."""
     matrix = torch.diag(torch.tensor([3.0, 1.0]).double().sqrt())
-    ritz = rotate(matrix, torch.tensor([[0.8], [0.6]]).double())
-    assert ritz.values.item() == pytest.approx(0.64 * 3 + 0.36)
-    assert most_kept(ritz, torch.tensor(0.36 * 3 + 0.64).double()).item() == pytest.approx(3.0)
+    ritz = rotate(matrix, torch.tensor([[math.cos(angle)], [math.sin(angle)]]).double())
+    outside = 3 * math.sin(angle) ** 2 + math.cos(angle) ** 2
+    most = most_kept(ritz.values, torch.tensor(outside), ritz.reach()).item()
+    assert 3 <= most <= ritz.values.item() + 2 * ritz.reach().item() ** 2 / (ritz.values.item() - outside)
+
+
+def test_the_bound_without_a_residual_is_what_there_is() -> None:
+    values = torch.tensor([4.0, 2.0, 1.0]).double()
+    most = most_kept(values, torch.tensor(1.5).double(), torch.tensor(0.0).double())
+    assert most.tolist() == [4.0, 6.0, 7.5]
 
 
 def exact_outside(matrix: Tensor, vectors: Tensor) -> Tensor:

@@ -6,13 +6,13 @@ A few products with M turn them into the new ones; how good they are is then sho
 With A = MᵀM, let the columns of V be orthonormal Ritz vectors, VᵀAV = Θ diagonal, W the rest of a basis, E = AV - VΘ,
 which is at right angles to V, and c ≥ λ_max(WᵀAW). In the basis (V, W), with E's coordinates in W,
 
-    A = [[Θ, Eᵀ], [E, WᵀAW]] ⪯ [[Θ, Eᵀ], [E, c I]].
+    A = [[Θ, Eᵀ], [E, WᵀAW]] ⪯ [[Θ + EᵀE / s, 0], [0, (c + s) I]]    for every s > 0,
 
-The eigenvalues of the right side are no smaller, one by one. With E = Q R, Q orthonormal, they are those of the small
-B = [[Θ, Rᵀ], [R, c I]], and c for every direction that Q does not reach. Since c I is a block of B, the k largest
-eigenvalues of B are at least c themselves (Cauchy), so they are the k largest of all. Hence, for r ≤ k,
+as [[EᵀE / s, -Eᵀ], [-E, s I]] ⪰ 0. The eigenvalues of the right side are no smaller, one by one, and so they stay if
+every θ below c + s is raised to it. Then the k ones of the upper block are the largest of all, and the sum of the r
+largest of a sum of matrices is at most the sum of theirs (Fan). Hence, for r ≤ k,
 
-    min ‖M - M_r‖²_F = ‖M‖²_F - Σ_{i≤r} λ_i(A) ≥ ‖M‖²_F - Σ_{i≤r} λ_i(B).
+    min ‖M - M_r‖²_F = ‖M‖²_F - Σ_{i≤r} λ_i(A) ≥ ‖M‖²_F - Σ_{i≤r} max(θ_i, c + s) - ‖E‖²_F / s.
 
 c comes from Krylov spaces of random vectors (`largest_outside`). The probability that a call relies on a c that is too
 small is at most 10⁻⁶. Rounding is allowed for by a margin that is several times what is seen, not by a proof.
@@ -45,9 +45,11 @@ class Ritz:
     values: Tensor  # θ, (k,), in float64
     back: Tensor  # MᵀM V, the next iterate
 
-    def residual(self) -> Tensor:
-        """E = MᵀM V - V Θ"""
-        return self.back - self.vectors * self.values.to(self.vectors.dtype)
+    def reach(self) -> Tensor:
+        """‖E‖_F, E = MᵀM V - V Θ, in float64"""
+        residual = self.back - self.vectors * self.values.to(self.vectors.dtype)
+        norm: Tensor = torch.linalg.vector_norm(residual, dtype=torch.float64)
+        return norm
 
 
 def approximate(
@@ -63,7 +65,7 @@ def approximate(
     if matrix.dim() != 2 or count > LARGEST_SHARE * min(matrix.shape):
         return None
     near_one, exponent = to_unit(matrix)
-    energy = near_one.double().square().sum()
+    energy = torch.linalg.vector_norm(near_one, dtype=torch.float64).square()
     noise = ROUNDING * torch.finfo(near_one.dtype).eps * energy
 
     def close(kept: Tensor, most: Tensor) -> bool:
@@ -76,8 +78,11 @@ def approximate(
         ahead = near_one.T @ (near_one @ ahead)
     for _ in range(ITERATIONS):
         ritz = rotate(near_one, orthonormal(ahead))
-        kept = ritz.values.cumsum(0)
-        if close(kept, guess(ritz)) and close(kept, most_kept(ritz, largest_outside(near_one, ritz.vectors, rng))):
+        kept, reach = ritz.values.cumsum(0), ritz.reach()
+        likely = most_kept(ritz.values, ritz.values[-1], reach)  # c is hardly ever less than θ_k, and much work to find
+        if close(kept, likely) and close(
+            kept, most_kept(ritz.values, largest_outside(near_one, ritz.vectors, rng), reach)
+        ):
             return pointing(from_images(ritz.images, ritz.vectors, exponent, energy))
         ahead = ritz.back
     return None
@@ -110,21 +115,11 @@ def rotate(matrix: Tensor, basis: Tensor) -> Ritz:
     return Ritz(basis @ turn[:, order], images, values, matrix.T @ images)
 
 
-def guess(ritz: Ritz) -> Tensor:
-    """`most_kept` if E had orthogonal columns and c were θ_k: costs nothing, shows nothing."""
-    outside, reach = ritz.values[-1], ritz.residual().double().square().sum(0)
-    middle, half = (ritz.values + outside) / 2, (ritz.values - outside) / 2
-    return (middle + (half.square() + reach).sqrt()).sort(descending=True).values.cumsum(0)
-
-
-def most_kept(ritz: Ritz, outside: Tensor) -> Tensor:
-    """Σ_{i≤r} λ_i(B) ≥ Σ_{i≤r} λ_i(MᵀM) for r = 1 … k, B = [[Θ, Rᵀ], [R, c I]]: the most that r values can hold."""
-    reach: Tensor = torch.linalg.qr(ritz.residual(), mode="r").R.double()
-    inside = torch.diag(ritz.values)
-    beyond = outside * torch.eye(len(reach), dtype=torch.float64)
-    bound = torch.cat([torch.cat([inside, reach.T], 1), torch.cat([reach, beyond], 1)])
-    falling: Tensor = torch.linalg.eigvalsh(bound).flip(0)
-    return falling[: len(inside)].cumsum(0)
+def most_kept(values: Tensor, outside: Tensor, reach: Tensor) -> Tensor:
+    """Σ_{i≤r} max(θ_i, c + s) + ‖E‖² / s ≥ Σ_{i≤r} λ_i(MᵀM) for r = 1 … k, with the best s of a few for each r."""
+    reach = reach.clamp(min=1e-100)  # no residual at all needs hardly any slack
+    slack = reach * 2.0 ** torch.arange(8, -9, -1, dtype=torch.float64)[:, None]
+    return (values.maximum(outside + slack).cumsum(1) + reach / slack * reach).amin(0)
 
 
 def largest_outside(matrix: Tensor, vectors: Tensor, rng: torch.Generator) -> Tensor:
@@ -142,15 +137,26 @@ def largest_outside(matrix: Tensor, vectors: Tensor, rng: torch.Generator) -> Te
     basis, images = vectors, []
     ahead = random_vectors(matrix, VECTORS, rng)
     for _ in range(STEPS):
-        for _ in range(3):  # what is left may be rounding errors alone, which are along the basis again
-            ahead = orthonormal(ahead - basis @ (basis.T @ ahead))
+        ahead = at_right_angles(ahead, basis)
         basis = torch.cat([basis, ahead], dim=1)
         images.append(matrix @ ahead)
-        ahead = matrix.T @ images[-1]
+        ahead = (images[-1].T @ matrix).T  # reads M row by row, which matrix.T @ images does not
     return squared_norm(torch.cat(images, dim=1)) / (1 - short)
+
+
+def at_right_angles(vectors: Tensor, basis: Tensor) -> Tensor:
+    """An orthonormal basis of at least what the vectors span beyond `basis`."""
+    vectors = orthonormal(vectors - basis @ (basis.T @ vectors))
+    for _ in range(2):  # what was left may be rounding errors alone, which are along the basis again
+        rest = vectors - basis @ (basis.T @ vectors)
+        vectors = orthonormal(rest)
+        if (rest.square().sum(0) > 0.5).all():
+            break
+    return vectors
 
 
 def squared_norm(matrix: Tensor) -> Tensor:
     """σ₁² in float64."""
-    largest: Tensor = torch.linalg.matrix_norm(matrix, 2).double()
-    return largest.square()
+    wide = matrix.double()
+    squares: Tensor = torch.linalg.eigvalsh(wide.T @ wide)
+    return squares[-1]

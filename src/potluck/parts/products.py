@@ -36,10 +36,6 @@ class ProductMean:
                 self.means[name] = torch.empty(layer.groups, layer.rows, layer.columns, dtype=mean_type(old))
         longest_first = sorted(sent, key=lambda name: -self.layers[name].size())
         in_parallel(lambda name: self.join(name, sent[name], weight / self.weights[name]), longest_first)
-        for name, pair in sent.items():
-            if len(pair) == 2:
-                norms = torch.stack([factor.float().norm() for factor in reversed(pair)])
-                self.norms[name] = torch.maximum(self.norms.get(name, norms), norms)
 
     def pick(self, name: str, tensors: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """What was sent of a layer: its weight, the weights of its factors, or nothing."""
@@ -49,7 +45,7 @@ class ProductMean:
         return tuple(tensors[each] for each in pair) if all(each in tensors for each in pair) else ()
 
     def join(self, name: str, sent: tuple[Tensor, ...], share: float) -> None:
-        """mean ← (1 - s) mean + s W, where W may be A B."""
+        """mean ← (1 - s) mean + s W, where W may be A B; layers are joined side by side, each by one thread."""
         layer, mean = self.layers[name], self.means[name]
         if len(sent) == 1:
             approach(mean, layer.matrix(sent[0]), share)
@@ -57,6 +53,8 @@ class ProductMean:
             left, right = (each.to(mean.dtype) for each in layer.join(*sent))
             for into, a, b in zip(mean, left, right, strict=True):
                 into.addmm_(a, b, beta=1 - share, alpha=share) if share != 1 else torch.mm(a, b, out=into)
+            norms = torch.stack([factor.float().norm() for factor in reversed(sent)])
+            self.norms[name] = torch.maximum(self.norms.get(name, norms), norms)
 
     def result(self) -> Tensors:
         """The weights of the layers that anybody sent."""
