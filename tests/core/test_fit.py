@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from potluck.core.fit import fit, learning_rate, make_optimizer
-from potluck.core.types import Batch, Phase, Tensors, Train
+from potluck.core.fit import fit, learning_rate, optimizer_of
+from potluck.core.types import Batch, Phase, Tensors, Train, everything
 
 PLAIN = Train(lr=1.0, momentum=0.0, weight_decay=0.0, clip=0.0)
 
@@ -86,11 +86,11 @@ def test_weight_decay_spares_what_the_phase_says() -> None:
 def test_what_decays_and_what_does_not_are_two_groups() -> None:
     net = nn.Linear(2, 1)
     train = Train(weight_decay=0.1, momentum=0.7)
-    groups = make_optimizer(net, Phase(summed, decays=lambda name: name == "weight"), train, 0.3).param_groups
+    groups = optimizer_of(net.named_parameters(), lambda name: name == "weight", train, 0.3).param_groups
     assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.1, 1), (0.0, 1)]
     assert groups[0]["params"][0] is net.weight
     assert {(group["lr"], group["momentum"]) for group in groups} == {(0.3, 0.7)}
-    assert len(make_optimizer(net, Phase(summed), train, 0.3).param_groups) == 1
+    assert len(optimizer_of(net.named_parameters(), everything, train, 0.3).param_groups) == 1
 
 
 def test_adam_steps_by_its_rate_whatever_the_gradient() -> None:

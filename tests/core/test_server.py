@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.client import Work
+from potluck.core.clock import Clock
 from potluck.core.data import Arrays, Holdings
 from potluck.core.fleet import Fleet
 from potluck.core.method import Method
@@ -54,6 +55,7 @@ class Answering:
     def __init__(self, answers: dict[int, Update]) -> None:
         self.answers = answers
         self.personal: dict[int, Tensors] = {}
+        self.clock = Clock()
 
     def map(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
         for job in jobs:

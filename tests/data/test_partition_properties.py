@@ -73,10 +73,11 @@ def test_every_example_has_a_client(partition: Partition, case: tuple[Tensor, in
 @settings(max_examples=10, deadline=None)
 def test_the_seed_decides_everything(partition: Partition, case: tuple[Tensor, int, int]) -> None:
     targets, clients, seed = case
-    one, same, other = (divide(partition, targets, clients, s) for s in (seed, seed, seed + 1))
+    one, same, *others = (divide(partition, targets, clients, seed + more) for more in (0, 0, *range(1, 12)))
     assert torch.equal(one.order, same.order)
     assert torch.equal(one.offsets, same.offsets)
-    assert not torch.equal(one.order, other.order)
+    # with few clients and classes there are few extreme partitions, of which two seeds may draw the same
+    assert not all(torch.equal(one.order, other.order) for other in others)
 
 
 @pytest.mark.parametrize("partition", [IID(), BalancedDirichlet(0.1), BalancedDirichlet(1e-6)], ids=str)

@@ -8,8 +8,9 @@ from toys import Remembering, clients, decline, jobs, label, make_site, same
 
 from potluck.core.client import train
 from potluck.core.errors import ConfigError
+from potluck.core.threads import cores
 from potluck.engines import make_engine
-from potluck.engines.local import Local, cores
+from potluck.engines.local import Local
 from potluck.engines.serial import Serial
 
 
@@ -97,7 +98,7 @@ def test_engines_are_made_by_name() -> None:
     three, default = make_engine("local", 3), make_engine("local")
     assert isinstance(three, Local)
     assert isinstance(default, Local)
-    assert (three.count, default.count) == (3, cores())
+    assert (three.places, default.places) == (3, cores())
     assert three.workers == []  # none before it is opened
     with pytest.raises(ConfigError, match="there is no engine 'locl'; did you mean 'local'"):
         make_engine("locl")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toys import Remembering, make_site, same
 
+from potluck.core.tensors import copied
 from potluck.core.types import Tensors
 from potluck.engines.luggage import LARGE, pack, unpack
 from potluck.engines.slot import ALIGNMENT, Slot
@@ -45,7 +46,7 @@ def test_groups_written_by_turns_are_all_there(groups: list[Tensors]) -> None:
         assert end % ALIGNMENT == 0
         assert all(offset % ALIGNMENT == 0 for *_, offset in layout)
     for side in (ours, theirs):
-        assert all(same(side.copies(layout), group) for layout, group in zip(layouts, groups, strict=True))
+        assert all(same(copied(side.views(layout)), group) for layout, group in zip(layouts, groups, strict=True))
         side.close()
 
 
@@ -64,13 +65,21 @@ def test_either_side_makes_room_and_the_other_follows() -> None:
     assert theirs.views(layout)["small"].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_views_share_and_copies_do_not() -> None:
+def test_a_slot_is_lent_until_the_last_tensor_is_gone() -> None:
     ours, theirs = two_sides()
-    layout, _ = ours.write({"w": torch.zeros(2)})
-    view, copy = theirs.views(layout)["w"], theirs.copies(layout)["w"]
+    layout, _ = ours.write({"w": torch.zeros(2), "b": torch.ones(3)})
+    lent = theirs.lend(layout)
     ours.views(layout)["w"].fill_(7)
-    assert view.tolist() == [7.0, 7.0]
-    assert copy.tolist() == [0.0, 0.0]
+    assert lent["w"].tolist() == [7.0, 7.0]  # not a copy
+    part = lent["b"][1:]
+    again = theirs.lend(layout)
+    assert theirs.lent == 2
+    del lent, again
+    assert theirs.lent == 1
+    del part
+    assert theirs.lent == 0
+    assert theirs.lend([]) == {}
+    assert theirs.lent == 0
 
 
 def test_a_slot_is_used_again_from_the_start() -> None:
@@ -79,7 +88,7 @@ def test_a_slot_is_used_again_from_the_start() -> None:
     size = os.fstat(slot.handle).st_size
     layout, _ = slot.write({"w": torch.zeros(1000)})
     assert os.fstat(slot.handle).st_size == size
-    assert slot.copies(layout)["w"].sum() == 0
+    assert slot.views(layout)["w"].sum() == 0
 
 
 def test_large_tensors_travel_beside_the_luggage_and_arrive_shared() -> None:

@@ -17,7 +17,7 @@ from potluck.engines import make_engine
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.cnn import heterofl_cnn
 from potluck.models.norms import Norm
-from potluck.study.scoring import ready_model
+from potluck.study.scoring import measured, ready_model
 
 TRACED, FRESH = (patterns(1, seed).take(torch.tensor([0]))[0] for seed in (4, 5))
 
@@ -28,7 +28,9 @@ def models(name: str) -> dict[str, nn.Module]:
     bench, engine = make_bench(methods.find(name)()), make_engine("serial")
     state = played(bench, engine)
     return {
-        level.name: ready_model(bench.experiment, engine, state, level, 1, Ledger())
+        level.name: ready_model(
+            bench.experiment.site, state, level, 1, measured(bench.experiment, engine, state, level, 1, Ledger())
+        )
         for level in bench.experiment.admitted()
     }
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from potluck.core.random import stream
+from potluck.parts import parallel as module
 from potluck.parts.parallel import in_parallel
 
 
@@ -18,6 +19,12 @@ def _threads() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+def allow(threads: int, patch: pytest.MonkeyPatch) -> None:
+    """Have this process use so many threads."""
+    torch.set_num_threads(threads)
+    patch.setattr(module, "own_threads", lambda: threads)
 
 
 def matrices() -> list[Tensor]:
@@ -30,24 +37,24 @@ def work(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return square, values, vectors * vectors.sum()
 
 
-def test_bits_do_not_depend_on_the_number_of_threads() -> None:
+def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
+        allow(threads, monkeypatch)
         results.append(in_parallel(work, matrices()))
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):
             assert all(torch.equal(first, second) for first, second in zip(one, two, strict=True))
 
 
-def test_one_item_has_the_bits_it_has_among_many() -> None:
-    torch.set_num_threads(2)
+def test_one_item_has_the_bits_it_has_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(2, monkeypatch)
     alone, among = in_parallel(work, matrices()[:1])[0], in_parallel(work, matrices())[0]
     assert all(torch.equal(first, second) for first, second in zip(alone, among, strict=True))
 
 
-def test_every_piece_runs_on_one_thread_and_several_run_at_once() -> None:
-    torch.set_num_threads(2)
+def test_every_piece_runs_on_one_thread_and_several_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(2, monkeypatch)
     both = threading.Barrier(2, timeout=60)
 
     def meet(_: int) -> int:
@@ -58,15 +65,17 @@ def test_every_piece_runs_on_one_thread_and_several_run_at_once() -> None:
 
 
 @pytest.mark.parametrize(("threads", "count"), [(1, 3), (2, 1)])
-def test_one_thread_or_one_item_is_the_callers_own_work(threads: int, count: int) -> None:
-    torch.set_num_threads(threads)
+def test_one_thread_or_one_item_is_the_callers_own_work(
+    threads: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(threads, monkeypatch)
     found = in_parallel(lambda _: (threading.get_ident(), torch.get_num_threads()), range(count))
     assert found == [(threading.get_ident(), 1)] * count
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_results_are_in_the_order_of_the_items(threads: int) -> None:
-    torch.set_num_threads(threads)
+def test_results_are_in_the_order_of_the_items(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(threads, monkeypatch)
     sizes = [500, 1, 300, 2, 3, 100]
     assert in_parallel(lambda size: torch.ones(size, size).sum().sqrt().item(), sizes) == sizes
     assert in_parallel(lambda size: size, []) == []
@@ -74,8 +83,8 @@ def test_results_are_in_the_order_of_the_items(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("items", [[1.0], [1.0, 2.0, 3.0]])
-def test_the_number_of_threads_is_as_before(threads: int, items: list[float]) -> None:
-    torch.set_num_threads(threads)
+def test_the_number_of_threads_is_as_before(threads: int, items: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(threads, monkeypatch)
     in_parallel(torch.tensor, items)
     assert torch.get_num_threads() == threads
     assert number_in_a_new_thread() == threads
@@ -83,8 +92,10 @@ def test_the_number_of_threads_is_as_before(threads: int, items: list[float]) ->
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("count", [1, 4])
-def test_exceptions_come_through_and_leave_nothing_changed(threads: int, count: int) -> None:
-    torch.set_num_threads(threads)
+def test_exceptions_come_through_and_leave_nothing_changed(
+    threads: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(threads, monkeypatch)
 
     def fail(item: int) -> int:
         if item == count - 1:
@@ -97,15 +108,15 @@ def test_exceptions_come_through_and_leave_nothing_changed(threads: int, count: 
     assert number_in_a_new_thread() == threads
 
 
-def test_it_may_be_used_within_itself() -> None:
-    torch.set_num_threads(2)
+def test_it_may_be_used_within_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(2, monkeypatch)
     assert in_parallel(lambda n: in_parallel(lambda m: n * m, [1, 2]), [3, 4]) == [[3, 6], [4, 8]]
     assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_gradients_are_recorded_as_the_caller_says(recorded: bool) -> None:
-    torch.set_num_threads(2)
+def test_gradients_are_recorded_as_the_caller_says(recorded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(2, monkeypatch)
     with torch.set_grad_enabled(recorded):
         assert in_parallel(lambda _: torch.is_grad_enabled(), range(3)) == [recorded] * 3
 

@@ -16,6 +16,7 @@ from potluck.cli.demo import run_demo
 from potluck.cli.inspect import inspect
 from potluck.cli.options import ConfigPath, DataDir, Overrides
 from potluck.cli.plan import plan
+from potluck.cli.profile import profile_table
 from potluck.cli.ranks import ranks
 from potluck.cli.show import console, progress_bar, say, table_of
 from potluck.cli.summary import comparison, summarise
@@ -66,6 +67,7 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="continue where an earlier run of this config stopped")
     ] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="show in the end where the time went")] = False,
 ) -> None:
     """Run an experiment and record it."""
     read = read_config(config, overrides or [])
@@ -75,13 +77,15 @@ def run(
     engine = make_engine(read.engine.name, read.engine.workers)
     try:
         with progress_bar(read.name) as bar:
-            execute(experiment, engine, read.resolved(), directory, resume, bar)
+            result = execute(experiment, engine, read.resolved(), directory, resume, bar)
     except KeyboardInterrupt:
         say(f"Stopped. What was finished is in {directory}; the same command with --resume continues.")
         raise
     finally:
         engine.close()
     console.print(comparison(f"{read.name} ({read.method_name})", {read.name: summarise(directory)}))
+    if profile:
+        console.print(profile_table(result.profile))
     say(f"Saved in {directory}: metrics.jsonl, final.safetensors and a model per level in models/.")
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from potluck.core.types import Update
 from potluck.study.run import Record
+from potluck.study.tuning import Timed, told
 
 
 class Terminal(Console):
@@ -31,6 +32,9 @@ class ProgressBar:
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self.bar, self.task, self.clients = bar, task, 0
+
+    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
+        self.bar.console.print(told(ways, timed), markup=False, highlight=False)
 
     def begins(self, rounds: int, done: int) -> None:
         self.bar.update(self.task, total=rounds, completed=done)

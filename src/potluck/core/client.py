@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from potluck.core.data import Examples, Holdings, batches
 from potluck.core.errors import UpdateError
+from potluck.core.evaluate import LocalTest
 from potluck.core.fit import fit, learning_rate
 from potluck.core.method import Method
 from potluck.core.random import seeded
-from potluck.core.types import Context, Job, Task, Tensors, Update
+from potluck.core.stacked import fit_stacked, live, stack
+from potluck.core.types import Batch, Context, Job, Phase, Task, Tensors, Update
+from potluck.core.ways import Way, way_of
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,26 @@ class Site:
     seed: int
     examples: Examples
     holdings: Holdings
+    ways: Mapping[str, str] = field(default_factory=dict)  # how clients of each level are trained, if not plainly
+    device: str = "cpu"
+    test: Examples | None = None  # for whoever scores the server's models
+    local: LocalTest | None = None
     memo: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
 
     def context(self, round: int) -> Context:
         """The context of a round here; networks and plans made in one round serve the next."""
         return Context(self.task, round, self.seed, self.memo)
+
+    def batches(self, job: Job, phase: int) -> Iterator[Batch]:
+        """What a client trains on in one phase."""
+        settings, rng = self.task.train, self.context(job.round).rng("batches", job.client.id, phase)
+        held = self.holdings.of(job.client.id)
+        for inputs, targets in batches(self.examples, held, settings.batch_size, settings.epochs, rng):
+            yield inputs.to(self.device), targets.to(self.device)
+
+    def here(self, phase: Phase) -> Phase:
+        """A phase whose tensors are where the networks are."""
+        return replace(phase, extra={name: tensor.to(self.device) for name, tensor in phase.extra.items()})
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "memo": {}}  # another process makes its own
@@ -42,16 +62,48 @@ Work = Callable[[Site, Job, Tensors], tuple[Tensors, Tensors]]
 
 def train(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
     """All that a client does in a round, whatever the method and whatever the engine."""
-    ctx, client, settings = site.context(job.round), job.client, site.task.train
-    held = site.holdings.of(client.id)
-    with seeded(site.seed, "train", job.round, client.id):
-        net = site.method.localize(job, ctx, personal)
-        require_trainable(net, len(held))
+    return train_in(way_of(job.client.level, site.ways), site, job, personal)
+
+
+def train_in(
+    way: Way, site: Site, job: Job, personal: Tensors, most_batches: int | None = None
+) -> tuple[Tensors, Tensors]:
+    """`train` in a given way; with a limit, only the first so many batches of every phase."""
+    ctx, settings = site.context(job.round), site.task.train
+    with seeded(site.seed, "train", job.round, job.client.id):
+        net = site.method.localize(job, ctx, personal).to(site.device)
+        require_trainable(net, job.client.size)
         rate = learning_rate(settings, job.round, site.task.rounds)
-        for number, phase in enumerate(site.method.phases(job, ctx)):
-            rng = ctx.rng("batches", client.id, number)
-            fit(net, phase, batches(site.examples, held, settings.batch_size, settings.epochs, rng), settings, rate)
+        with way.arranged(net):
+            for number, phase in enumerate(site.method.phases(job, ctx)):
+                stream = islice(site.batches(job, number), most_batches)
+                fit(net, site.here(phase), map(way.batch, stream), settings, rate)
         return site.method.collect(net, job, ctx)
+
+
+def train_stacked(
+    site: Site, jobs: Sequence[Job], personal: Sequence[Tensors], most_batches: int | None = None
+) -> Iterator[tuple[Tensors, Tensors]]:
+    """`train` for clients of one level and size at once; the tensors of each are live until the next is asked for."""
+    ctx, settings = site.context(jobs[0].round), site.task.train
+    nets, states, phases = [], [], []
+    for job, own in zip(jobs, personal, strict=True):
+        with seeded(site.seed, "train", job.round, job.client.id):
+            net = site.method.localize(job, ctx, own).to(site.device)
+            require_trainable(net, job.client.size)
+            nets.append(net)
+            states.append({name: tensor.clone() for name, tensor in live(net).items()})
+            phases.append([site.here(phase) for phase in site.method.phases(job, ctx)])
+    stacked = stack(states)
+    rate = learning_rate(settings, jobs[0].round, site.task.rounds)
+    for number, of_all in enumerate(zip(*phases, strict=True)):
+        streams = zip(*(site.batches(job, number) for job in jobs), strict=True)
+        together = (tuple(torch.stack(each) for each in zip(*batch, strict=True)) for batch in streams)
+        fit_stacked(nets[0], stacked, of_all, islice(together, most_batches), settings, rate)  # type: ignore[arg-type]
+    for place, (job, net) in enumerate(zip(jobs, nets, strict=True)):
+        for name, tensor in live(net).items():
+            tensor.copy_(stacked[name][place])
+        yield site.method.collect(net, job, ctx)
 
 
 def require_trainable(net: nn.Module, examples: int) -> None:
@@ -70,3 +122,21 @@ def perform(work: Work, site: Site, job: Job, personal: Tensors) -> tuple[Update
     except UpdateError as error:
         return Update(job.client, {}, time.perf_counter() - started, str(error)), personal
     return Update(job.client, payload, time.perf_counter() - started), personal
+
+
+def perform_bundle(
+    work: Work, site: Site, jobs: Sequence[Job], personal: Sequence[Tensors]
+) -> Iterator[tuple[Update, Tensors]]:
+    """Run work on jobs that came together; of clients trained at once, each took its share of the time."""
+    if len(jobs) == 1 or work is not train:
+        yield from (perform(work, site, job, own) for job, own in zip(jobs, personal, strict=True))
+        return
+    started = time.perf_counter()
+    try:
+        for place, (payload, own) in enumerate(train_stacked(site, jobs, personal)):
+            if place == 0:
+                seconds = (time.perf_counter() - started) / len(jobs)
+            yield Update(jobs[place].client, payload, seconds), own
+    except UpdateError as error:
+        seconds = (time.perf_counter() - started) / len(jobs)
+        yield from ((Update(job.client, {}, seconds, str(error)), own) for job, own in zip(jobs, personal, strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from potluck.core.client import Site, Work
+from potluck.core.clock import Clock
 from potluck.core.types import Job, Tensors, Update
 
 
@@ -15,11 +16,20 @@ class Engine(Protocol):
     personal: dict[int, Tensors]
     """What stays on each client, by client id; a simulating engine keeps it for them."""
 
+    places: int
+    """How many clients run at once."""
+
+    clock: Clock
+    """Where this process's time goes."""
+
     def open(self, site: Site) -> None:
         """Make ready to run clients of this site."""
 
     def map(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
-        """One update per job, in the order of the jobs, made as they are asked for."""
+        """One update per job, in the order of the jobs, made as they are asked for.
+
+        The jobs of a bundle run in one place, at once if the work is training.
+        """
 
     def close(self) -> None:
         """Let go of processes and memory."""

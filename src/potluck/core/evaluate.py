@@ -32,17 +32,39 @@ def evaluate(
     net: nn.Module, examples: Examples, goal: Goal = "classes", local: LocalTest | None = None, batch_size: int = 100
 ) -> Score:
     """Score a network in evaluation mode on all examples."""
+    return means_of(sums_over(net, examples, torch.arange(len(examples)), goal, local, batch_size), goal)
+
+
+@torch.no_grad()
+def sums_over(
+    net: nn.Module, examples: Examples, chosen: Tensor, goal: Goal, local: LocalTest | None, batch_size: int
+) -> Sums:
+    """What some of the examples add to the score of a network."""
     net.eval()
     totals: Sums = {}
-    for index in torch.split(torch.arange(len(examples)), batch_size):
-        inputs, targets = examples.take(index)
+    device = next((tensor.device for tensor in (*net.parameters(), *net.buffers())), torch.device("cpu"))
+    for index in torch.split(chosen, batch_size):
+        inputs, targets = (each.to(device) for each in examples.take(index))
         logits = net(inputs)
         sums = sums_of(logits, inputs, targets, goal)
         if local is not None:
-            sums["local_accuracy"] = local_sums(logits, targets, local.classes[index], local.owned[index])
-        for name, (value, count) in sums.items():
-            before, counted = totals.get(name, (0.0, 0))
-            totals[name] = before + value, counted + count
+            has, owned = local.classes[index].to(device), local.owned[index].to(device)
+            sums["local_accuracy"] = local_sums(logits, targets, has, owned)
+        totals = added(totals, sums)
+    return totals
+
+
+def added(one: Sums, other: Sums) -> Sums:
+    """Two sums as one."""
+    total = dict(one)
+    for name, (value, count) in other.items():
+        before, counted = total.get(name, (0.0, 0))
+        total[name] = before + value, counted + count
+    return total
+
+
+def means_of(totals: Sums, goal: Goal) -> Score:
+    """The score that sums over all examples give."""
     means = {name: value / count for name, (value, count) in totals.items() if count}
     return {**means, **perplexities(means, goal)}
 

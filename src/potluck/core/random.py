@@ -27,7 +27,16 @@ def stream(seed: int, *key: object) -> torch.Generator:
 
 @contextmanager
 def seeded(seed: int, *key: object) -> Iterator[None]:
-    """Seed PyTorch's global generator (initialisers, dropout) for a while, then put it back as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(number(seed, *key))
+    """Seed PyTorch's global generators (initialisers, dropout) for a while, then put the CPU's back as it was.
+
+    torch.manual_seed would do, but it leaves a note with a stack trace for every kind of device that is not there: most
+    of the time of training a small network.
+    """
+    before, drawn = torch.get_rng_state(), number(seed, *key)
+    torch.default_generator.manual_seed(drawn)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(drawn)
+    try:
         yield
+    finally:
+        torch.set_rng_state(before)

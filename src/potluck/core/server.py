@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from potluck.core.client import train
+from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import UpdateError
 from potluck.core.fleet import Fleet
@@ -29,6 +32,7 @@ class Ledger:
     macs: int = 0
     failures: list[dict[str, object]] = field(default_factory=list)
     client_seconds: float = 0.0
+    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
 
 
 def cohort_size(cohort: int | float, able: int) -> int:
@@ -65,12 +69,35 @@ def draw_cohort(
     return [replace(client, turn=ctx.round * len(clients) + place) for place, client in enumerate(clients)]
 
 
-def issue(method: Method, state: Tensors, cohort: Iterable[Client], ctx: Context, ledger: Ledger) -> Iterator[Job]:
-    """The cohort's jobs, each made when an engine has room for it."""
-    for client in cohort:
-        payload = method.distribute(state, client, ctx)
-        ledger.bytes_down += size_in_bytes(payload)
-        yield Job(client, ctx.round, payload)
+def issue(
+    method: Method,
+    state: Tensors,
+    cohort: Iterable[Client],
+    ctx: Context,
+    ledger: Ledger,
+    stacks: Mapping[str, int] = MappingProxyType({}),
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Iterator[Job]:
+    """The cohort's jobs, each made when an engine has room for it; `meanwhile` is called when all have been taken."""
+    for together in bundles(cohort, stacks):
+        for client in together:
+            with ledger.clock.spent("extraction"):
+                payload = method.distribute(state, client, ctx)
+                ledger.bytes_down += size_in_bytes(payload)
+            yield Job(client, ctx.round, payload, len(together))
+    meanwhile()
+
+
+def bundles(cohort: Iterable[Client], stacks: Mapping[str, int]) -> Iterator[list[Client]]:
+    """Clients that are trained at once: as many neighbours of one level and size as its stack holds, evenly divided.
+
+    Which clients are together depends on the cohort alone, never on who has time.
+    """
+    for (level, _), alike in groupby(cohort, key=lambda client: (client.level.name, client.size)):
+        clients = list(alike)
+        parts = -(-len(clients) // stacks.get(level, 1))
+        ends = [len(clients) * part // parts for part in range(parts + 1)]
+        yield from (clients[start:end] for start, end in pairwise(ends))
 
 
 def accept(updates: Iterable[Update], ledger: Ledger, seen: Callable[[Update], None]) -> Iterator[Update]:
@@ -100,15 +127,21 @@ def play_round(
     ctx: Context,
     macs: Mapping[str, int],
     seen: Callable[[Update], None] = lambda update: None,
+    stacks: Mapping[str, int] = MappingProxyType({}),
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[Tensors, Ledger]:
-    """One round: distribute, train, aggregate. Returns the next state and what it cost."""
-    ledger = Ledger()
+    """One round: distribute, train, aggregate. Returns the next state and what it cost.
+
+    `meanwhile` is called once, while the last clients train.
+    """
+    ledger = Ledger(clock=engine.clock)
 
     def count(update: Update) -> None:
         work = macs[update.client.level.name] * update.client.size * ctx.task.train.epochs
         ledger.macs += 0 if update.failure else work
         seen(update)
 
-    updates = engine.map(train, issue(method, state, cohort, ctx, ledger))
-    state = method.aggregate(state, accept(updates, ledger, count), ctx)
+    updates = engine.map(train, issue(method, state, cohort, ctx, ledger, stacks, meanwhile))
+    with engine.clock.spent("aggregation"):
+        state = method.aggregate(state, accept(updates, ledger, count), ctx)
     return state, ledger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
@@ -23,6 +24,11 @@ def state_of(net: nn.Module) -> Tensors:
     return {name: tensor.detach() for name, tensor in net.state_dict().items()}
 
 
+def copied(tensors: Mapping[str, Tensor]) -> Tensors:
+    """The same tensors in memory of their own."""
+    return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
 def load(net: nn.Module, tensors: Mapping[str, Tensor], optional: Iterable[str] = ()) -> None:
     """Copy tensors into a network; every name must match, but those in `optional` may be missing."""
     try:
@@ -39,7 +45,9 @@ def load(net: nn.Module, tensors: Mapping[str, Tensor], optional: Iterable[str] 
 def require_finite(tensors: Mapping[str, Tensor]) -> None:
     """Refuse an update that would poison the mean."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        if not tensor.is_floating_point() or math.isfinite(tensor.sum()):
+            continue  # a finite sum has finite terms; an infinite one may come of large ones
+        if not torch.isfinite(tensor).all():
             raise UpdateError(f"'{name}' has values that are not finite")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,3 +18,14 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def own_threads() -> int:
+    """How many threads this process may keep busy: one per core, or as many as it was told when it started."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores(), int(told)) if told.isdigit() and int(told) else cores()

@@ -132,6 +132,7 @@ class Job:
     client: Client
     round: int
     payload: Tensors
+    bundle: int = 1  # so many jobs in a row, of which this is one, are for one place at once
 
 
 @dataclass(frozen=True)

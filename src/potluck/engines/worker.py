@@ -11,24 +11,42 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from potluck.core.client import Site, Work, perform
+from potluck.core.client import Site, Work, perform_bundle
 from potluck.core.types import Client, Job
 from potluck.engines.luggage import unpack
 from potluck.engines.slot import Layout, Slot
 
 
 @dataclass(frozen=True)
+class Sent:
+    """A job whose tensors lie in a slot, or its payload on the board."""
+
+    client: Client
+    round: int
+    payload: Layout
+    on_board: bool
+    personal: Layout
+
+
+@dataclass(frozen=True)
 class Order:
-    """Parent to worker: run this work on the job whose tensors lie in the slot."""
+    """Parent to worker: run this work on these jobs, together."""
 
     ticket: int
     slot: int
     work: Work
-    client: Client
-    round: int
+    jobs: list[Sent]
+    end: int  # the first free byte of the slot, where the answer may begin
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What came of one job."""
+
     payload: Layout
     personal: Layout
-    end: int  # the first free byte of the slot, where the answer may begin
+    seconds: float
+    failure: str
 
 
 @dataclass(frozen=True)
@@ -36,23 +54,24 @@ class Answer:
     """Worker to parent: what came of an order; its tensors lie behind the order's in the same slot."""
 
     ticket: int
-    payload: Layout
-    personal: Layout
-    seconds: float = 0.0
-    failure: str = ""
+    results: list[Returned]
     crash: str = ""  # the traceback, if the work broke down
 
 
-def follow(order: Order, site: Site, slot: Slot) -> Answer:
+def follow(order: Order, site: Site, slot: Slot, board: Slot) -> Answer:
     """Run one order."""
-    job = Job(order.client, order.round, slot.views(order.payload))
+    end, results = order.end, []
+    places = [board if sent.on_board else slot for sent in order.jobs]
+    jobs = [Job(sent.client, sent.round, at.views(sent.payload)) for at, sent in zip(places, order.jobs, strict=True)]
     try:
-        update, personal = perform(order.work, site, job, slot.views(order.personal))
-        payload, end = slot.write(update.payload, order.end)
-        kept, _ = slot.write(personal, end)
+        kept = [slot.views(sent.personal) for sent in order.jobs]
+        for update, personal in perform_bundle(order.work, site, jobs, kept):
+            payload, end = slot.write(update.payload, end)
+            own, end = slot.write(personal, end)
+            results.append(Returned(payload, own, update.seconds, update.failure))
     except Exception:
-        return Answer(order.ticket, [], [], crash=traceback.format_exc())
-    return Answer(order.ticket, payload, kept, update.seconds, update.failure)
+        return Answer(order.ticket, [], crash=traceback.format_exc())
+    return Answer(order.ticket, results)
 
 
 def leave_with(lifeline: int) -> None:
@@ -62,11 +81,11 @@ def leave_with(lifeline: int) -> None:
 
 
 def main() -> None:
-    """Serve orders; the arguments are the handles of the pipe, the lifeline, the luggage and the slots."""
+    """Serve orders; the arguments are the handles of the pipe, the lifeline, the luggage, the board and the slots."""
     handles = [int(argument) for argument in sys.argv[1:]]
     torch.set_num_threads(1)
-    pipe, lifeline, luggage = Connection(handles[0]), handles[1], Slot(handles[2])
-    slots = [Slot(handle) for handle in handles[3:]]
+    pipe, lifeline = Connection(handles[0]), handles[1]
+    luggage, board, *slots = (Slot(handle) for handle in handles[2:])
     threading.Thread(target=leave_with, args=[lifeline], daemon=True).start()
     site: Site | None = None
     while True:
@@ -78,4 +97,4 @@ def main() -> None:
             site = unpack(message, luggage)
         else:
             assert site is not None
-            pipe.send(follow(message, site, slots[message.slot]))
+            pipe.send(follow(message, site, slots[message.slot], board))

@@ -8,19 +8,19 @@ from typing import TypeVar
 
 import torch
 
-from potluck.core.threads import one_thread
+from potluck.core.threads import one_thread, own_threads
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
 def in_parallel(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-    """What `work` makes of each item, in their order, on as many threads as PyTorch may use.
+    """What `work` makes of each item, in their order, on as many threads as this process may keep busy.
 
     >>> in_parallel(lambda n: torch.ones(n).sum().item(), [3, 1, 2])
     [3.0, 1.0, 2.0]
     """
-    threads = min(torch.get_num_threads(), len(items))
+    threads = min(own_threads(), len(items))
     with one_thread():  # also puts back the count for all threads to come, which those of the pool change
         if threads <= 1:
             return [work(item) for item in items]

@@ -28,6 +28,7 @@ from potluck.study.config import EngineSection, FleetSection, Named, TaskSection
 from potluck.study.experiment import assemble
 from potluck.study.run import Result, Rounds, Watcher, execute
 from potluck.study.schema import Origin, Table, as_table, read_table
+from potluck.study.step import Step
 
 Settings = TypeVar("Settings")
 ROUNDS = Rounds()
@@ -51,6 +52,8 @@ def run(
     seed: int = 0,
     engine: str = "local",
     workers: int = 0,
+    step: Step = "plain",
+    device: str = "cpu",
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = ROUNDS,
@@ -62,6 +65,7 @@ def run(
     a `Dataset` of Potluck's, a pair of arrays or tensors, or any `torch.utils.data.Dataset` of
     (input, label) pairs; `test` is more of the same, or the share of the data to hold out. With
     `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
+    `step="auto"` finds the fastest way to run each level's training steps first.
     Every evaluated round is told on the error stream; `watcher=None` keeps quiet.
 
     >>> import torch, potluck
@@ -95,6 +99,9 @@ def run(
         "",
         here,
     )
+    where = read_table(
+        EngineSection, {"name": engine, "workers": workers, "step": step, "device": device}, "engine", "", here
+    )
     experiment = assemble(
         model=model,
         data=as_dataset(data, test, seed),
@@ -109,6 +116,7 @@ def run(
         evaluate_every=task.evaluate_every,
         calibration_clients=task.calibration_clients,
         seed=seed,
+        device=where.device,
     )
     record = {
         "name": task.model,
@@ -118,8 +126,8 @@ def run(
         "fleet": as_table(fleet),
         "method": plug_table(chosen),
         "train": as_table(experiment.task.train),
+        "engine": as_table(where),
     }
-    where = read_table(EngineSection, {"name": engine, "workers": workers}, "engine", "", here)
     running = make_engine(where.name, where.workers)
     try:
         return execute(experiment, running, record, Path(out) if out is not None else None, resume, watcher)

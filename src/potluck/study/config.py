@@ -20,6 +20,7 @@ from potluck.core.types import Ratio, Train
 from potluck.data.assignment import assignment_named
 from potluck.data.partitions import Partition, partition_named
 from potluck.study.schema import Origin, Table, as_table, read_table
+from potluck.study.step import Step
 
 Named = str | dict[str, Any]
 """A thing by name, or a table with its `name` and its options."""
@@ -60,6 +61,8 @@ class EngineSection:
 
     name: str = "local"
     workers: Annotated[int, Ge(0)] = 0  # processes; 0 for one per core
+    step: Step = "plain"  # how clients are trained: "auto" for the fastest way, a way, or one for each level
+    device: str = "cpu"  # where networks are: "cpu" or "cuda"
 
 
 @dataclass(frozen=True)

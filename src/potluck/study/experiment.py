@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from potluck.core.client import Site
 from potluck.core.data import Examples, evenly_spaced
 from potluck.core.errors import ConfigError, ModelError
-from potluck.core.evaluate import LocalTest
 from potluck.core.fleet import Assignment, Fleet
 from potluck.core.method import Method
 from potluck.core.random import seeded, stream
@@ -35,8 +34,6 @@ class Experiment:
 
     site: Site
     fleet: Fleet
-    test: Examples
-    local: LocalTest | None  # the test examples as the clients' own, where there are classes to have
     cohort: int | float
     evaluate_every: int
     calibration_clients: int
@@ -48,6 +45,11 @@ class Experiment:
     @property
     def task(self) -> Task:
         return self.site.task
+
+    @property
+    def test(self) -> Examples:
+        assert self.site.test is not None
+        return self.site.test
 
     def admitted(self) -> list[Level]:
         """The levels whose devices take part."""
@@ -76,6 +78,7 @@ def assemble(
     evaluate_every: int,
     calibration_clients: int,
     seed: int,
+    device: str = "cpu",
 ) -> Experiment:
     """Put an experiment together, and refuse at once what could only fail later."""
     ranked = make_levels(levels)
@@ -98,11 +101,11 @@ def assemble(
     fleet = Fleet(ranked, assignment, holdings, data.train, seed)
     dealt_to = cohort_size(cohort, clients) if assignment.per_cohort else clients
     fleet.deal(dealt_to, round=0)  # a mix that does not fit the levels is refused here
-    site = Site(method, task, seed, data.train, holdings)
     local = None
     if data.goal == "classes":
         local = local_test(targets, holdings, data.test.labels(torch.arange(len(data.test))), data.classes)
-    experiment = Experiment(site, fleet, data.test, local, cohort, evaluate_every, calibration_clients)
+    site = Site(method, task, seed, data.train, holdings, device=usable(device), test=data.test, local=local)
+    experiment = Experiment(site, fleet, cohort, evaluate_every, calibration_clients)
     if not experiment.admitted():
         raise ConfigError(
             f"the method admits none of the levels {', '.join(f'{level.name} ({level.ratio:g})' for level in ranked)}: "
@@ -134,7 +137,16 @@ def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
         evaluate_every=config.task.evaluate_every,
         calibration_clients=config.task.calibration_clients,
         seed=config.seed,
+        device=config.engine.device,
     )
+
+
+def usable(device: str) -> str:
+    """The name of a device, if networks can be there."""
+    if device == "cpu" or (device == "cuda" and torch.cuda.is_available()):
+        return device
+    why = "this machine has none" if device == "cuda" else "it should be 'cpu' or 'cuda'"
+    raise ConfigError(f"[engine] device is {device!r}, but {why}")
 
 
 def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:

@@ -2,6 +2,7 @@
 
 config.toml            the resolved config, before the first round
 costs.json             what each level costs
+tuning.json            the seconds of each way to train, if the fastest was to be found
 metrics.jsonl          one line per round
 checkpoint/            the state after the last finished round
 final.safetensors      the server's state at the end
@@ -26,9 +27,11 @@ from potluck.core.checkpoint import read, save, write_atomically
 from potluck.core.errors import RunError
 from potluck.core.tensors import state_of
 from potluck.core.types import Tensors
+from potluck.core.ways import PLAIN
 from potluck.parts.cost import LevelCost
 from potluck.study.config import differences, write_toml
 from potluck.study.schema import Table
+from potluck.study.step import Step, same_ways
 
 SERVER, PERSONAL = "server/", "personal/"
 
@@ -102,11 +105,27 @@ class RunDirectory:
         return None
 
     def require_same(self, config: Table) -> None:
-        """Refuse to continue a run of another config; where its clients run is free to change."""
+        """Refuse to continue a run of another config; where clients run is free to change, how they train is not."""
         there = read_toml(self.config)
         changed = differences({**there, "engine": {}}, {**config, "engine": {}})
+        levels = config.get("fleet", {}).get("levels", {})
+        if not changed and not same_ways(step_of(there), step_of(config), levels):
+            changed = [
+                f"engine.step is {step_of(there)!r} there and {step_of(config)!r} here ('auto' takes over the first)"
+            ]
         if changed:
             raise RunError(f"{self.path} holds a run of another config: {'; '.join(changed)}")
+
+    def step(self) -> Step:
+        """How the run's clients are trained."""
+        return step_of(read_toml(self.config))
+
+    def settle(self, ways: dict[str, str], timed: Mapping[str, Mapping[str, float]]) -> None:
+        """Write down how the run's clients are trained, and the seconds by which that was chosen."""
+        config = read_toml(self.config)
+        config["engine"] = {**config.get("engine", {}), "step": ways}
+        write_atomically(self.path / "tuning.json", json.dumps(timed, indent=1).encode())
+        write_atomically(self.config, write_toml(config).encode())
 
     def rewind(self) -> Progress:
         """Where the run stands, with the metrics cut back to that point."""
@@ -173,6 +192,12 @@ class RunDirectory:
         except (OSError, json.JSONDecodeError) as error:
             raise RunError(f"cannot read {self.path / 'costs.json'}: {error}") from error
         return found
+
+
+def step_of(config: Table) -> Step:
+    """How a config has clients trained."""
+    step: Step = config.get("engine", {}).get("step", PLAIN)
+    return step
 
 
 def read_toml(path: Path) -> Table:

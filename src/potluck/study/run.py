@@ -5,22 +5,26 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from torch import nn
 
+from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import ConfigError, RunError
 from potluck.core.fit import learning_rate
 from potluck.core.server import Ledger, draw_cohort, play_round
-from potluck.core.types import Level, Tensors, Update
+from potluck.core.types import Client, Level, Tensors, Update
+from potluck.core.ways import Way
 from potluck.parts.cost import LevelCost
 from potluck.study.experiment import Experiment
-from potluck.study.record import Progress, RunDirectory
+from potluck.study.record import Progress, RunDirectory, step_of
 from potluck.study.schema import Table
-from potluck.study.scoring import Scored, ready_model, score_levels
+from potluck.study.scoring import Scored, measured, ready_model, score_levels
+from potluck.study.step import AUTO, Step, ways_of
+from potluck.study.tuning import Timed, fastest, time_ways, told
 
 Record = dict[str, Any]
 
@@ -29,6 +33,8 @@ PATIENCE = 3  # rounds without a single usable update before a run is stopped
 
 class Watcher(Protocol):
     """Whoever wants to know how a run is going."""
+
+    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None: ...
 
     def begins(self, rounds: int, done: int) -> None: ...
 
@@ -39,6 +45,9 @@ class Watcher(Protocol):
 
 class Nobody:
     """Watches nothing."""
+
+    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
+        pass
 
     def begins(self, rounds: int, done: int) -> None:
         pass
@@ -53,6 +62,9 @@ class Nobody:
 class Rounds(Nobody):
     """Says how every evaluated round went, a line each on the error stream, where it is in nobody's way."""
 
+    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
+        print(told(ways, timed), file=sys.stderr, flush=True)
+
     def begins(self, rounds: int, done: int) -> None:
         self.rounds = rounds
 
@@ -64,6 +76,16 @@ class Rounds(Nobody):
 
 
 @dataclass(frozen=True)
+class Profile:
+    """Where a run's time went."""
+
+    seconds: Mapping[str, float]  # of this process, by what they were spent on
+    total: float
+    busy: float  # seconds that clients trained, of all places together
+    places: int  # that clients can train in at once
+
+
+@dataclass(frozen=True)
 class Result:
     """What came out of a run."""
 
@@ -71,6 +93,7 @@ class Result:
     models: Mapping[str, nn.Module]  # a plain network per level
     metrics: list[Record]  # one record per round
     costs: list[LevelCost]
+    profile: Profile
     directory: Path | None = None
 
     @property
@@ -94,13 +117,46 @@ def execute(
     watcher: Watcher | None = None,
 ) -> Result:
     """Run an experiment to its end; with a directory it is recorded there and can be resumed at any round."""
+    watcher = watcher or Nobody()
+    engine.clock = Clock()
     if directory is None:
-        return advance(experiment, engine, None, None, experiment.costs(), watcher or Nobody())
+        costs = experiment.costs()
+        return advance(
+            settled(experiment, engine, step_of(config), costs, None, watcher), engine, None, None, costs, watcher
+        )
     run = RunDirectory(directory)
     with run.locked():
         costs = experiment.costs()
         progress = run.begin(config, costs, resume)
-        return advance(experiment, engine, run, progress, costs, watcher or Nobody())
+        experiment = settled(experiment, engine, run.step(), costs, run, watcher)
+        return advance(experiment, engine, run, progress, costs, watcher)
+
+
+def settled(
+    experiment: Experiment,
+    engine: Engine,
+    step: Step,
+    costs: list[LevelCost],
+    run: RunDirectory | None,
+    watcher: Watcher,
+) -> Experiment:
+    """The experiment with a way to train for every level: the one that is asked for, or the fastest."""
+    levels = [level.name for level in experiment.task.levels]
+    if step != AUTO:
+        return with_ways(experiment, ways_of(step, levels))
+    with engine.clock.spent_in_all("tuning"):
+        state = experiment.method.init(experiment.site.context(0))
+        timed = time_ways(experiment, engine, state, {cost.level: cost.macs for cost in costs})
+    ways = fastest(timed, levels)
+    if run:
+        run.settle(ways, timed)
+    watcher.tuned(ways, timed)
+    return with_ways(experiment, ways)
+
+
+def with_ways(experiment: Experiment, ways: Mapping[str, str]) -> Experiment:
+    """The experiment, its clients trained in these ways."""
+    return replace(experiment, site=replace(experiment.site, ways=ways))
 
 
 def advance(
@@ -112,40 +168,73 @@ def advance(
     watcher: Watcher,
 ) -> Result:
     """Play the rounds that are left."""
-    rounds, macs = experiment.task.rounds, {cost.level: cost.macs for cost in costs}
-    state = progress.state if progress else experiment.method.init(experiment.site.context(0))
+    method, rounds, macs = experiment.method, experiment.task.rounds, {cost.level: cost.macs for cost in costs}
+    state = progress.state if progress else method.init(experiment.site.context(0))
     done = progress.rounds_done if progress else 0
     metrics: list[Record] = run.records() if run else []
+    stacks = {level: Way.called(way).stack for level, way in experiment.site.ways.items()}
+    clock, busy, began = engine.clock, 0.0, time.perf_counter()
     engine.personal = dict(progress.personal) if progress else {}
-    engine.open(experiment.site)
+    with clock.spent("transport"):
+        engine.open(experiment.site)
     watcher.begins(rounds, done)
+    cohorts: dict[int, list[Client]] = {}
+
+    def draw(round: int) -> None:
+        if round < rounds and round not in cohorts:
+            with clock.spent("planning"):
+                ctx = experiment.site.context(round)
+                cohorts[round] = draw_cohort(method, experiment.fleet, experiment.cohort, macs, ctx)
+
     scored: Scored | None = None
     for round in range(done, rounds):
-        started = time.perf_counter()
+        started, before = time.perf_counter(), dict(clock.seconds)
         ctx = experiment.site.context(round)
-        cohort = draw_cohort(experiment.method, experiment.fleet, experiment.cohort, macs, ctx)
-        state, ledger = play_round(experiment.method, state, cohort, engine, ctx, macs, watcher.client_done)
+        draw(round)
+        state, ledger = play_round(
+            method,
+            state,
+            cohorts.pop(round),
+            engine,
+            ctx,
+            macs,
+            watcher.client_done,
+            stacks,
+            meanwhile=lambda following=round + 1: draw(following),  # type: ignore[misc]
+        )
+        busy += ledger.client_seconds
         trained = time.perf_counter()
         due = (round + 1) % experiment.evaluate_every == 0 or round + 1 == rounds
-        scored = score_levels(experiment, engine, state, round) if due else None
+        with clock.spent_in_all("evaluation"):
+            scored = score_levels(experiment, engine, state, round) if due else None
         record = describe(experiment, round, ledger, scored)
+        with clock.spent("records"):
+            record["method"] = method.diagnose(state, ctx, ledger.per_level)
         record |= {
-            "method": experiment.method.diagnose(state, ctx, ledger.per_level),
             "seconds": time.perf_counter() - started,
             "seconds_training": trained - started,
             "seconds_evaluation": time.perf_counter() - trained,
             "seconds_of_clients": ledger.client_seconds,
+            "seconds_by_part": {part: total - before.get(part, 0.0) for part, total in clock.seconds.items()},
         }
         metrics.append(record)
-        if run:
-            run.append(record)
-            run.keep(round + 1, state, engine.personal)
+        with clock.spent("records"):
+            if run:
+                run.append(record)
+                run.keep(round + 1, state, engine.personal)
         watcher.round_done(record)
         require_hope(metrics)
-    scored = scored or score_levels(experiment, engine, state, rounds - 1)
-    if run:
-        run.finish(state, scored.models, rounds)
-    return Result(state, scored.models, metrics, costs, run.path if run else None)
+    with clock.spent_in_all("evaluation"):
+        scored = scored or score_levels(experiment, engine, state, rounds - 1)
+        models = {
+            level.name: ready_model(experiment.site, state, level, rounds - 1, scored.statistics[level.name])
+            for level in experiment.admitted()
+        }
+    with clock.spent("records"):
+        if run:
+            run.finish(state, models, rounds)
+    profile = Profile(dict(clock.seconds), time.perf_counter() - began, busy, engine.places)
+    return Result(state, models, metrics, costs, profile, run.path if run else None)
 
 
 def require_hope(metrics: Sequence[Record]) -> None:
@@ -186,4 +275,6 @@ def model_so_far(experiment: Experiment, engine: Engine, run: RunDirectory, leve
     progress = run.progress()
     engine.personal = progress.personal
     engine.open(experiment.site)
-    return ready_model(experiment, engine, progress.state, level, progress.rounds_done - 1, Ledger())
+    round = progress.rounds_done - 1
+    statistics = measured(experiment, engine, progress.state, level, round, Ledger())
+    return ready_model(experiment.site, progress.state, level, round, statistics)
