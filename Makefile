@@ -4,10 +4,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint type check bench clean
+.PHONY: help setup demo test lint type check bench bench-rivals clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything Potluck needs
 
@@ -33,12 +33,15 @@ type: $(STAMP)  ## check types
 
 check: lint type test  ## everything CI runs
 
-bench: $(STAMP)  ## measure speed, as ratios of things timed side by side
+bench: $(STAMP)  ## measure speed and memory, as ratios of things timed side by side (half an hour); bench.json has all
+	$(BIN)/python benchmarks/all.py bench.json
 	$(BIN)/python benchmarks/data.py
-	$(BIN)/python benchmarks/aggregation.py
-	$(BIN)/python benchmarks/fedhm_server.py
-	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/flanc_forms.py
 
+bench-rivals:  ## install pfl and Flower in .venv-rivals, so that make bench measures them, too
+	$(PYTHON) -m venv .venv-rivals
+	.venv-rivals/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	.venv-rivals/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/rivals/requirements.txt
+
 clean:  ## remove .venv and caches (never your runs)
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .venv-rivals build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

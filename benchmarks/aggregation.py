@@ -8,17 +8,19 @@ python benchmarks/aggregation.py
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 import torch
+from figures import Figure, in_turns, ratio, seconds, show
 
 from potluck.core.method import Method, model_owner
 from potluck.core.random import stream
 from potluck.core.tensors import size_in_bytes
+from potluck.core.threads import one_thread
 from potluck.core.types import Context, Level, Task, Update
+from potluck.methods.fedavg import FedAvg
 from potluck.methods.fedrolex import FedRolex
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.catalogue import find_model
@@ -63,25 +65,26 @@ class Rounds:
                 room[name].copy_(tensor)
 
 
-def seconds(work: Callable[[], None]) -> float:
-    """How long something takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+def measure(name: str, method: Method) -> Figure:
+    """What is averaged in a second beside what is copied; medians, since other work disturbs single figures."""
+    rounds = Rounds(method)
+    sent = sum(map(size_in_bytes, rounds.sent)) / 1e9
+    work = {"hand out": rounds.hand_out, "average": rounds.average, "copy": rounds.copy}
+    took = in_turns({what: partial(seconds, does) for what, does in work.items()}, ROUNDS)
+    share = ratio(took["copy"], took["average"])
+    out, average, copy = (median(times) for times in took.values())
+    beside = (
+        f"averages {sent / average:.1f} GB/s, memory copies {sent / copy:.1f} GB/s; handing out takes {out:.3f} s more"
+        f" on top of {average:.3f} s"
+    )
+    return Figure("aggregation", f"{name}, GB/s averaged against copied", 100 * share, "%", beside)
 
 
-def main() -> None:
-    """One line per method; medians, since other work on the machine disturbs single figures."""
-    torch.set_num_threads(1)
-    print(f"{'method':<10}{'sent':>9}{'copy':>10}{'hand out':>10}{'average':>10}{'(hand out + average) / copy':>30}")
-    for name, method in {"heterofl": HeteroFL(), "fedrolex": FedRolex()}.items():
-        rounds = Rounds(method)
-        sent = sum(map(size_in_bytes, rounds.sent)) / 2**20
-        timed = [[seconds(work) for work in (rounds.hand_out, rounds.average, rounds.copy)] for _ in range(ROUNDS)]
-        out, average, copy = (median(column) for column in zip(*timed, strict=True))
-        ratio = median((out + average) / copy for out, average, copy in timed)
-        print(f"{name:<10}{sent:>6.0f}MiB{copy:>9.4f}s{out:>9.4f}s{average:>9.4f}s{ratio:>30.2f}")
+def figures() -> list[Figure]:
+    """One figure per method."""
+    with one_thread():
+        return [measure(type(method).__name__, method) for method in (HeteroFL(), FedRolex(), FedAvg())]
 
 
 if __name__ == "__main__":
-    main()
+    show(figures())

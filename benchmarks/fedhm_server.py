@@ -10,12 +10,11 @@ python benchmarks/fedhm_server.py
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
 import torch
+from figures import Figure, seconds, show
 
 from potluck.core.method import model_owner
 from potluck.core.random import stream
@@ -100,14 +99,7 @@ def worst_excess(method: FedHM, payloads: list[Tensors], state: Tensors, ctx: Co
     return worst
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """How long something takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def measure(title: str, method: FedHM) -> None:
+def measure(title: str, method: FedHM) -> Figure:
     """Rounds of a mode side by side with the plain way, on the same weights."""
     ctx = Context(task(), round=0, seed=0)
     state = method.init(ctx)
@@ -128,7 +120,8 @@ def measure(title: str, method: FedHM) -> None:
     took, plain = (median(column) for column in zip(*timed, strict=True))
     ratio = median(plain / took for took, plain in timed)
     total = (WARM_UP + ROUNDS) * len(method.survey(ctx).layers)
-    print(f"{title:<12}{took:>9.3f}s{plain:>12.3f}s{ratio:>9.1f}x{excess:>12.2%}{exact:>8}/{total}")
+    beside = f"{took:.2f} s, {plain:.2f} s with SVDs; error {excess:.2%} over the least; {exact} of {total} exactly"
+    return Figure("FedHM's server", f"{title}, beside an SVD per level and layer", ratio, "x", beside)
 
 
 def public(state: Tensors) -> Tensors:
@@ -136,13 +129,10 @@ def public(state: Tensors) -> Tensors:
     return {name: tensor for name, tensor in state.items() if not name.startswith("kept/")}
 
 
-def main() -> None:
-    """A line per mode; medians, since other work on the machine disturbs single figures."""
-    print("FedHM's server, ResNet-18, 10 clients of 4 ranks, a round")
-    print(f"{'mode':<12}{'round':>10}{'plain SVDs':>13}{'faster':>10}{'error over':>12}{'exact':>9}")
-    measure("exact", FedHM())
-    measure("randomised", FedHM(svd="randomised"))
+def figures() -> list[Figure]:
+    """Both modes; medians, since other work on the machine disturbs single figures."""
+    return [measure("exact", FedHM()), measure("randomised", FedHM(svd="randomised"))]
 
 
 if __name__ == "__main__":
-    main()
+    show(figures())

@@ -1,23 +1,26 @@
 """How much cheaper a small level's training step really is: figures for people, never asserted.
 
 ResNet-18 at batch 32, one thread. Every level's step is timed in turn, round after round, beside the whole network's,
-so that what disturbs the machine disturbs all. Peak memory is what PyTorch's allocator held at most in a step.
+so that what disturbs the machine disturbs all; each in the plain way and with channels last: the ratio is that of the
+faster ones. Peak memory is what PyTorch's allocator held at most in a plain step.
 
 python benchmarks/steps.py
 """
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from statistics import median
 
 import torch
+from figures import Figure, in_turns, seconds, show
 from torch import nn
 
 from potluck.core.fit import fit
 from potluck.core.method import Method
 from potluck.core.threads import one_thread
 from potluck.core.types import Context, Job, Level, Task, Train
+from potluck.core.ways import CHANNELS_LAST, PLAIN, Way
 from potluck.methods.fedhm import FedHM
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.catalogue import find_model
@@ -35,46 +38,56 @@ def context(ratios: tuple[float, ...]) -> Context:
     return Context(task, round=0, seed=0)
 
 
-def step(method: Method, net: nn.Module, job: Job, ctx: Context) -> float:
+def step(method: Method, net: nn.Module, job: Job, ctx: Context, way: Way) -> float:
     """The seconds of one training step."""
-    (phase,), batch = method.phases(job, ctx), example_batch(ctx)
-    started = time.perf_counter()
-    fit(net, phase, [batch], ctx.task.train, ctx.task.train.lr)
-    return time.perf_counter() - started
+    (phase,), batch = method.phases(job, ctx), way.batch(example_batch(ctx))
+    with way.arranged(net):
+        return seconds(lambda: fit(net, phase, [batch], ctx.task.train, ctx.task.train.lr))
 
 
-def measure(method: Method, ctx: Context) -> None:
-    """A line per level."""
-    state = method.init(ctx)
-    levels = ctx.task.levels
-    jobs = [typical_job(method, state, level, ctx) for level in levels]
-    nets = [method.localize(job, ctx, {}) for job in jobs]
-    for net, job in zip(nets, jobs, strict=True):
-        step(method, net, job, ctx)
-    times = [[step(method, net, job, ctx) for net, job in zip(nets, jobs, strict=True)] for _ in range(REPEATS)]
-    costs = [level_cost(method, state, level, ctx) for level in levels]
-    memory = [measure_step(method, state, level, ctx).peak_training_memory for level in levels]
-    for at, level in enumerate(levels):
-        seconds = median(row[at] for row in times)
-        macs, faster = costs[0].macs / costs[at].macs, median(row[0] / row[at] for row in times)
-        print(
-            f"{type(method).__name__:<10}{level.ratio:>7g}{costs[at].parameters / 1e6:>9.2f}M"
-            f"{macs:>11.2f}x{seconds:>10.3f}s{faster:>9.2f}x{faster / macs:>9.0%}"
-            f"{memory[at] / 2**20:>9.0f} MiB{memory[0] / memory[at]:>9.2f}x"
+def measure(method: Method, ctx: Context) -> list[Figure]:
+    """Two figures per level."""
+    state, found = method.init(ctx), []
+    jobs = {level: typical_job(method, state, level, ctx) for level in ctx.task.levels}
+    nets = {level: method.localize(job, ctx, {}) for level, job in jobs.items()}
+    contestants = {
+        f"{level.name} {name}": partial(step, method, nets[level], jobs[level], ctx, Way.called(name))
+        for level in jobs
+        for name in (PLAIN, CHANNELS_LAST)
+    }
+    in_turns(contestants, 1)  # to warm up
+    times = in_turns(contestants, REPEATS)
+    whole = ctx.task.levels[0]
+
+    def fastest(level: Level) -> list[float]:
+        return min((times[f"{level.name} {name}"] for name in (PLAIN, CHANNELS_LAST)), key=median)
+
+    cost = {level: level_cost(method, state, level, ctx) for level in jobs}
+    memory = {level: measure_step(method, state, level, ctx).peak_training_memory for level in jobs}
+    for level in jobs:
+        macs = cost[whole].macs / cost[level].macs
+        faster = median(one / other for one, other in zip(fastest(whole), fastest(level), strict=True))
+        plain = median(
+            one / other
+            for one, other in zip(times[f"{whole.name} {PLAIN}"], times[f"{level.name} {PLAIN}"], strict=True)
         )
+        took = " / ".join(f"{median(times[f'{level.name} {name}']):.3f}" for name in (PLAIN, CHANNELS_LAST))
+        beside = (
+            f"{faster:.2f}x faster at {macs:.2f}x fewer MACs; plainly {plain:.2f}x ({plain / macs:.0%}); "
+            f"{took} s plain / channels last; {cost[level].parameters / 1e6:.2f}M parameters"
+        )
+        title = f"{type(method).__name__} {level.name}"
+        found.append(Figure("a level's step", f"{title}, share of the MAC ratio", 100 * faster / macs, "%", beside))
+        less = f"{memory[whole] / memory[level]:.2f}x less than the whole network"
+        found.append(Figure("a level's step", f"{title}, peak memory", memory[level] / 2**20, "MiB", less))
+    return found
 
 
-def main() -> None:
-    """A table for each method."""
-    print("A training step of ResNet-18, batch 32, one thread; ratios are whole network : level")
-    print(
-        f"{'method':<10}{'level':>7}{'params':>10}{'MACs':>12}{'step':>11}{'faster':>10}{'of MACs':>9}"
-        f"{'peak':>13}{'less':>10}"
-    )
+def figures() -> list[Figure]:
+    """FedHM's levels and HeteroFL's."""
     with one_thread():
-        measure(FedHM(), context(RATIOS["fedhm"]))
-        measure(HeteroFL(), context(RATIOS["heterofl"]))
+        return measure(FedHM(), context(RATIOS["fedhm"])) + measure(HeteroFL(), context(RATIOS["heterofl"]))
 
 
 if __name__ == "__main__":
-    main()
+    show(figures())

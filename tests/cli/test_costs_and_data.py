@@ -107,6 +107,12 @@ def test_partition_says_who_holds_what_and_draws_it(potluck, tmp_path, pytestcon
     dropping = "data.partition={name='shards', keep_duplicates=false}"
     _, out, _ = potluck("partition", config, "--set", dropping)
     assert "(0 left out)" not in out
+    many = ("--set", "data.partition={name='drawn', size=3, alpha=0.1}", "--set", "fleet.clients=1000000")
+    code, out, _ = potluck("partition", config, *many, "--picture", tmp_path / "many.svg")
+    assert code == 0
+    assert "The first 1,000 of 1,000,000 clients hold" in " ".join(out.split())
+    assert "3 to 3 each" in " ".join(out.split())
+    assert "The first 100 of 1000000 clients" in (tmp_path / "many.svg").read_text()
     code, _, err = potluck("partition", config, "--picture", tmp_path / "no" / "who.svg")
     assert code == 2
     assert "cannot write" in err

@@ -99,6 +99,51 @@ def test_adam_steps_by_its_rate_whatever_the_gradient() -> None:
     assert net.weight.item() == pytest.approx(-0.25)
 
 
+class Late(nn.Module):
+    """Uses its second layer from the second batch on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.seen = linear([1.0]), linear([1.0]), 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.seen += 1
+        found: Tensor = self.first(inputs)
+        return found if self.seen == 1 else found + self.second(inputs)
+
+
+@pytest.mark.parametrize(
+    ("train", "first", "second"),
+    [
+        (Train(momentum=0.0, weight_decay=0.0, clip=0.0), 1 - 0.5 * 3, 1 - 0.5 * 2),
+        (Train(momentum=0.5, weight_decay=0.0, clip=0.0), 1 - 0.5 * (1 + 1.5 + 1.75), 1 - 0.5 * (1 + 1.5)),
+        (Train(optimizer="adam", weight_decay=0.0, clip=0.0), 1 - 0.5 * 3, 1 - 0.5 * 2),
+    ],
+)
+def test_a_parameter_may_have_its_first_gradient_later_than_others(train: Train, first: float, second: float) -> None:
+    net = Late()
+    fit(net, Phase(summed), [batch(1.0)] * 3, train, lr=0.5)
+    assert net.first.weight.item() == pytest.approx(first, abs=1e-6)
+    assert net.second.weight.item() == pytest.approx(second, abs=1e-6)
+
+
+@pytest.mark.parametrize("train", [PLAIN, Train(weight_decay=0.1), Train(optimizer="adam", weight_decay=0.1)])
+def test_single_operations_for_all_parameters_give_what_one_after_the_other_gives(train: Train) -> None:
+    kind = torch.optim.Adam if train.optimizer == "adam" else torch.optim.SGD
+    options = {} if train.optimizer == "adam" else {"momentum": train.momentum}
+    nets = [nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)).double() for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    ours = optimizer_of(nets[0].named_parameters(), everything, train, 0.1)
+    theirs = kind(nets[1].parameters(), lr=0.1, weight_decay=train.weight_decay, foreach=False, **options)  # type: ignore[arg-type]
+    for number in range(3):
+        for net, optimizer in zip(nets, (ours, theirs), strict=True):
+            optimizer.zero_grad()
+            net(torch.full((2, 3), 1.0 + number, dtype=torch.float64)).square().sum().backward()
+            optimizer.step()
+    for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=0)
+
+
 @given(st.lists(st.floats(-100, 100, width=32), min_size=4, max_size=4), st.floats(0.1, 5))
 def test_clipping_bounds_the_step_over_all_parameters_together(inputs: list[float], clip: float) -> None:
     torch.manual_seed(0)

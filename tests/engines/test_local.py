@@ -196,6 +196,16 @@ def test_a_bug_in_a_users_code_surfaces_with_the_client_and_the_place(lone: Loca
     assert [int(update.payload["id"]) for update in updates] == list(range(7))
 
 
+def test_a_map_that_broke_down_does_not_break_the_next(lone: Local) -> None:
+    """Its worker had more jobs by then, and they break down like the first."""
+    site = make_site(Remembering())
+    opened(lone, Remembering())
+    with pytest.raises(RuntimeError, match="client 1 of level 'narrow' broke down"):
+        list(lone.map(break_down, jobs(site, clients()[1:2] * 4)))
+    updates = list(lone.map(label, jobs(site, clients())))
+    assert [int(update.payload["id"]) for update in updates] == list(range(7))
+
+
 def test_a_map_given_up_early_does_not_poison_the_next(lone: Local) -> None:
     site, serial = make_site(Remembering()), Serial()
     opened(lone, Remembering())

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from potluck.cli.options import ConfigPath, DataDir, Overrides
 from potluck.cli.show import console, in_bytes, say
+from potluck.core.data import AnyHoldings, Holdings
 from potluck.core.errors import DataError
 from potluck.data import sources
 from potluck.data.fetch import fetch as download
@@ -19,6 +20,8 @@ from potluck.data.picture import picture as draw
 from potluck.data.skew import skew, table
 from potluck.study.config import read_config
 from potluck.study.experiment import from_config
+
+MOST_DRAWN = 1000  # clients that are shown where all of them would have to be drawn first
 
 data_app = typer.Typer(
     help="The data sets: which are here, and how to get the others.", invoke_without_command=True, no_args_is_help=False
@@ -60,6 +63,13 @@ def fetch(name: Annotated[str, typer.Argument(help="the data set's name")], data
     say(f"{name} is in {', '.join(sorted({str(path.parent) for path in paths}))}.")
 
 
+def written_down(holdings: AnyHoldings) -> Holdings:
+    """Holdings to be measured; of those that are drawn when asked for, only the first clients'."""
+    if isinstance(holdings, Holdings):
+        return holdings
+    return Holdings.of_lists([holdings.of(client) for client in range(min(len(holdings), MOST_DRAWN))])
+
+
 def partition(
     config: ConfigPath,
     overrides: Overrides = None,
@@ -68,12 +78,14 @@ def partition(
 ) -> None:
     """Who would hold what in an experiment: sizes, skew, and a picture of clients and classes."""
     experiment = from_config(read_config(config, overrides or []), data_dir)
-    examples, holdings = experiment.site.examples, experiment.site.holdings
+    examples, holdings = experiment.site.examples, written_down(experiment.fleet.holdings)
     targets = examples.labels(torch.arange(len(examples)))
-    sizes = holdings.offsets.diff()
+    sizes, left_out = holdings.offsets.diff(), dropped(holdings, len(examples))
+    who, rest = f"{len(holdings)} clients", "left out"
+    if len(holdings) < len(experiment.fleet):
+        who, rest = f"The first {len(holdings):,} of {len(experiment.fleet):,} clients", "held by none of them"
     console.print(
-        f"{len(holdings)} clients hold {len(holdings.order):,} of {len(examples):,} examples "
-        f"({dropped(holdings, len(examples)):,} left out): "
+        f"{who} hold {len(examples) - left_out:,} of {len(examples):,} examples ({left_out:,} {rest}): "
         f"{int(sizes.min())} to {int(sizes.max())} each, {float(sizes.double().mean()):.1f} on average."
     )
     if targets.dim() != 1:
@@ -82,7 +94,7 @@ def partition(
     console.print(f"Skew {skew(targets, holdings, classes):.3f} (0: every client like the whole).")
     if picture is not None:
         try:
-            draw(table(targets, holdings, classes), picture)
+            draw(table(targets, holdings, classes), picture, len(experiment.fleet))
         except OSError as error:
             raise DataError(f"cannot write {picture}: {error.strerror}") from error
         say(f"Drew {picture}.")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from potluck.core.data import Examples, Holdings, batches
+from potluck.core.data import AnyHoldings, Examples, batches
 from potluck.core.errors import UpdateError
 from potluck.core.evaluate import LocalTest
 from potluck.core.fit import fit, learning_rate
@@ -20,6 +20,8 @@ from potluck.core.random import seeded
 from potluck.core.stacked import fit_stacked, live, stack
 from potluck.core.types import Batch, Context, Job, Phase, Task, Tensors, Update
 from potluck.core.ways import Way, way_of
+
+HOST = "cpu"
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class Site:
     task: Task
     seed: int
     examples: Examples
-    holdings: Holdings
+    holdings: AnyHoldings
     ways: Mapping[str, str] = field(default_factory=dict)  # how clients of each level are trained, if not plainly
-    device: str = "cpu"
+    device: str = HOST
     test: Examples | None = None  # for whoever scores the server's models
     local: LocalTest | None = None
     memo: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
@@ -45,11 +47,19 @@ class Site:
         """What a client trains on in one phase."""
         settings, rng = self.task.train, self.context(job.round).rng("batches", job.client.id, phase)
         held = self.holdings.of(job.client.id)
-        for inputs, targets in batches(self.examples, held, settings.batch_size, settings.epochs, rng):
-            yield inputs.to(self.device), targets.to(self.device)
+        stream = batches(self.examples, held, settings.batch_size, settings.epochs, rng)
+        if self.device == HOST:
+            return stream
+        return ((inputs.to(self.device), targets.to(self.device)) for inputs, targets in stream)
+
+    def placed(self, net: nn.Module) -> nn.Module:
+        """A network where networks are trained."""
+        return net if self.device == HOST else net.to(self.device)
 
     def here(self, phase: Phase) -> Phase:
-        """A phase whose tensors are where the networks are."""
+        """A phase whose tensors are where networks are trained."""
+        if self.device == HOST or not phase.extra:
+            return phase
         return replace(phase, extra={name: tensor.to(self.device) for name, tensor in phase.extra.items()})
 
     def __getstate__(self) -> dict[str, object]:
@@ -71,7 +81,7 @@ def train_in(
     """`train` in a given way; with a limit, only the first so many batches of every phase."""
     ctx, settings = site.context(job.round), site.task.train
     with seeded(site.seed, "train", job.round, job.client.id):
-        net = site.method.localize(job, ctx, personal).to(site.device)
+        net = site.placed(site.method.localize(job, ctx, personal))
         require_trainable(net, job.client.size)
         rate = learning_rate(settings, job.round, site.task.rounds)
         with way.arranged(net):
@@ -83,27 +93,51 @@ def train_in(
 
 def train_stacked(
     site: Site, jobs: Sequence[Job], personal: Sequence[Tensors], most_batches: int | None = None
-) -> Iterator[tuple[Tensors, Tensors]]:
-    """`train` for clients of one level and size at once; the tensors of each are live until the next is asked for."""
+) -> Iterator[tuple[Tensors, Tensors] | UpdateError]:
+    """`train` for clients of one level and size at once; the tensors of each are live until the next is asked for.
+
+    For a client that cannot take part the reason comes instead; the others are trained without it.
+    """
     ctx, settings = site.context(jobs[0].round), site.task.train
-    nets, states, phases = [], [], []
-    for job, own in zip(jobs, personal, strict=True):
-        with seeded(site.seed, "train", job.round, job.client.id):
-            net = site.method.localize(job, ctx, own).to(site.device)
-            require_trainable(net, job.client.size)
-            nets.append(net)
-            states.append({name: tensor.clone() for name, tensor in live(net).items()})
-            phases.append([site.here(phase) for phase in site.method.phases(job, ctx)])
+    failed: dict[int, UpdateError] = {}
+    nets: dict[int, nn.Module] = {}
+    tensors: dict[nn.Module, Tensors] = {}  # most methods keep one network for all clients of a level
+    states, phases = [], []
+    for place, (job, own) in enumerate(zip(jobs, personal, strict=True)):
+        try:
+            with seeded(site.seed, "train", job.round, job.client.id):
+                net = site.placed(site.method.localize(job, ctx, own))
+                require_trainable(net, job.client.size)
+                theirs = [site.here(phase) for phase in site.method.phases(job, ctx)]
+        except UpdateError as error:
+            failed[place] = error
+            continue
+        if net not in tensors:
+            tensors[net] = live(net)
+        nets[place] = net
+        states.append({name: tensor.clone() for name, tensor in tensors[net].items()})
+        phases.append(theirs)
     stacked = stack(states)
     rate = learning_rate(settings, jobs[0].round, site.task.rounds)
     for number, of_all in enumerate(zip(*phases, strict=True)):
-        streams = zip(*(site.batches(job, number) for job in jobs), strict=True)
+        streams = zip(*(site.batches(jobs[place], number) for place in nets), strict=True)
         together = (tuple(torch.stack(each) for each in zip(*batch, strict=True)) for batch in streams)
-        fit_stacked(nets[0], stacked, of_all, islice(together, most_batches), settings, rate)  # type: ignore[arg-type]
-    for place, (job, net) in enumerate(zip(jobs, nets, strict=True)):
-        for name, tensor in live(net).items():
-            tensor.copy_(stacked[name][place])
-        yield site.method.collect(net, job, ctx)
+        structure = next(iter(nets.values()))
+        fit_stacked(structure, stacked, of_all, islice(together, most_batches), settings, rate)  # type: ignore[arg-type]
+    row = 0
+    for place, job in enumerate(jobs):
+        if place in failed:
+            yield failed[place]
+            continue
+        for name, tensor in tensors[nets[place]].items():
+            tensor.copy_(stacked[name][row])
+        row += 1
+        try:
+            result = site.method.collect(nets[place], job, ctx)
+        except UpdateError as error:
+            yield error
+        else:
+            yield result
 
 
 def require_trainable(net: nn.Module, examples: int) -> None:
@@ -132,11 +166,10 @@ def perform_bundle(
         yield from (perform(work, site, job, own) for job, own in zip(jobs, personal, strict=True))
         return
     started = time.perf_counter()
-    try:
-        for place, (payload, own) in enumerate(train_stacked(site, jobs, personal)):
-            if place == 0:
-                seconds = (time.perf_counter() - started) / len(jobs)
-            yield Update(jobs[place].client, payload, seconds), own
-    except UpdateError as error:
-        seconds = (time.perf_counter() - started) / len(jobs)
-        yield from ((Update(job.client, {}, seconds, str(error)), own) for job, own in zip(jobs, personal, strict=True))
+    seconds = 0.0
+    for job, own, result in zip(jobs, personal, train_stacked(site, jobs, personal), strict=True):
+        seconds = seconds or (time.perf_counter() - started) / len(jobs)
+        if isinstance(result, UpdateError):
+            yield Update(job.client, {}, seconds, str(result)), own
+        else:
+            yield Update(job.client, result[0], seconds), result[1]

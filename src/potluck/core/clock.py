@@ -39,11 +39,11 @@ class Clock:
     def spent_in_all(self, what: str) -> Iterator[None]:
         """Time what happens inside as one thing, whatever is timed inside of it."""
         with self.spent(what):
-            self.lumped = what
+            outer, self.lumped = self.lumped, self.lumped or what
             try:
                 yield
             finally:
-                self.lumped = ""
+                self.lumped = outer
 
     def turn(self) -> None:
         """Give the time since the last turn to what has been running."""

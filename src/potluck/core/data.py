@@ -73,9 +73,22 @@ def evenly_spaced(examples: Examples, most: int) -> Examples:
     return Part(examples, torch.arange(most) * len(examples) // most)
 
 
+class AnyHoldings(Protocol):
+    """Who holds what, asked for one client at a time: it need not be known of clients that nobody asks for."""
+
+    def __len__(self) -> int:
+        """How many clients there are."""
+
+    def of(self, client: int) -> Tensor:
+        """The examples this client holds."""
+
+    def size(self, client: int) -> int:
+        """How many examples this client holds."""
+
+
 @dataclass(frozen=True)
 class Holdings:
-    """Who holds what: client i has `order[offsets[i]:offsets[i + 1]]`. Two tensors, however many clients."""
+    """Holdings in two tensors, however many clients: client i has `order[offsets[i]:offsets[i + 1]]`."""
 
     order: Tensor
     offsets: Tensor

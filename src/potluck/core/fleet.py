@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from potluck.core.data import Examples, Holdings
+from potluck.core.data import AnyHoldings, Examples
 from potluck.core.types import Client, Level
 
 
@@ -18,7 +18,7 @@ class Assignment(Protocol):
     per_cohort: ClassVar[bool]
 
     def __call__(self, clients: int, levels: tuple[Level, ...], round: int, seed: int) -> Tensor:
-        """The index of each of these clients' level in this round."""
+        """The index of each of these clients' level in this round, as whole numbers of any type."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Fleet:
 
     levels: tuple[Level, ...]
     assignment: Assignment
-    holdings: Holdings
+    holdings: AnyHoldings
     examples: Examples
     seed: int
     labels: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)

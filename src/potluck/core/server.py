@@ -52,17 +52,18 @@ def draw_cohort(
     """
     able = torch.tensor([method.admits(level, ctx) for level in fleet.levels])
 
-    def pick(ids: Tensor) -> Tensor:
-        drawn = torch.randperm(len(ids), generator=ctx.rng("cohort"))
-        return ids[drawn[: cohort_size(cohort, len(ids))]]
+    def pick(count: int) -> Tensor:
+        drawn = torch.randperm(count, generator=ctx.rng("cohort"), dtype=torch.int32)
+        return drawn[: cohort_size(cohort, count)].clone()  # the others are let go
 
     if fleet.assignment.per_cohort:
-        picked = pick(torch.arange(len(fleet)))
-        capacity = fleet.deal(len(picked), ctx.round)
+        picked = pick(len(fleet))
+        capacity = fleet.deal(len(picked), ctx.round).long()
         picked, capacity = picked[able[capacity]], capacity[able[capacity]]
     else:
         everyone = fleet.deal(len(fleet), ctx.round)
-        picked = pick(able[everyone].nonzero().flatten())
+        able_so_far = able.index_select(0, everyone.int()).cumsum(0, dtype=torch.int32)  # up to each client
+        picked = torch.searchsorted(able_so_far, pick(int(able_so_far[-1])) + 1)
         capacity = everyone[picked]
     clients = [fleet.client(int(id), fleet.levels[int(at)]) for id, at in zip(picked, capacity, strict=True)]
     clients.sort(key=lambda client: (-macs[client.level.name] * client.size, client.id))

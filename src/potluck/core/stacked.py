@@ -32,7 +32,7 @@ class Lossy(nn.Module):
 
 def stack(states: Sequence[Mapping[str, Tensor]]) -> Tensors:
     """Tensors of several clients as one each, a client per row."""
-    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+    return {name: torch.stack([state[name] for state in states]) for name in (states[0] if states else ())}
 
 
 def live(net: nn.Module) -> Tensors:

@@ -1,8 +1,9 @@
-"""Operations of PyTorch that are slow on a CPU, replaced by faster ones with the same result while a network trains.
+"""Operations of PyTorch that are slow on a CPU, replaced by faster ones while a network trains; only rounding differs.
 
 - Dropout draws one number after the other and compares it on the spot. Drawing all of them first takes half the time;
   the numbers, and so the units that are dropped, are the same. They are drawn in the order of the plain layout, also
   where the layout is another.
+- A linear layer multiplies few examples by many weights. With the weights on the left that is up to twice as fast.
 - The backward pass of max pooling copies its result twice if channels come last. Given the right memory it does not.
 """
 
@@ -27,6 +28,8 @@ class Swift(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.dropout and args[0].dtype == torch.float32 and args[0].device.type == "cpu":
             return dropout(*args, **kwargs)
+        if func is F.linear and turning_pays(*args, **kwargs):
+            return Turned.apply(*args)  # type: ignore[no-untyped-call]
         if func is F.max_pool2d and channels_are_last(args[0]) and not kwargs.get("return_indices"):
             return max_pool2d(*args, **kwargs)
         return func(*args, **kwargs)
@@ -40,6 +43,33 @@ def channels_are_last(images: Tensor) -> bool:
         and not images.is_contiguous()
         and images.device.type == "cpu"
     )
+
+
+def turning_pays(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+    """Whether a linear layer is faster as (W xᵀ)ᵀ than as x Wᵀ: as measured for batches of 1 to 64 and many sizes."""
+    if inputs.dim() != 2 or bias is None or inputs.device.type != "cpu" or inputs.dtype != torch.float32:
+        return False
+    return 16 <= len(inputs) <= 64 or (8 <= len(inputs) < 16 and weight.numel() >= 1 << 20)
+
+
+class Turned(torch.autograd.Function):
+    """x Wᵀ + b, computed as (W xᵀ + b)ᵀ."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        return torch.addmm(bias.unsqueeze(1), weight, inputs.t()).t().contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        inputs, weight = ctx.saved_tensors
+        of_inputs, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            gradient @ weight if of_inputs else None,
+            gradient.t() @ inputs if of_weight else None,
+            gradient.sum(0) if of_bias else None,
+        )
 
 
 def dropout(inputs: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

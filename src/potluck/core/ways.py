@@ -49,11 +49,15 @@ class Way:
 
     @contextmanager
     def arranged(self, net: nn.Module) -> Iterator[None]:
-        """Have a network trained like this for a while."""
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        net.to(memory_format=layout)  # type: ignore[call-overload]
-        with Swift() if self.swift else nullcontext():
-            yield
+        """Have a network trained like this for a while; what comes after it finds the plain layout."""
+        if self.channels_last:
+            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        try:
+            with Swift() if self.swift else nullcontext():
+                yield
+        finally:
+            if self.channels_last:
+                net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
     def batch(self, batch: Batch) -> Batch:
         """A batch as this way keeps it in memory."""

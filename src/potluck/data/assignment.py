@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -25,8 +26,7 @@ class Fixed:
     mix: Mix = None
 
     def __call__(self, clients: int, levels: tuple[Level, ...], round: int, seed: int) -> Tensor:
-        dealt = torch.randperm(clients, generator=stream(seed, "levels"))
-        return Blocks(self.mix)(clients, levels, round, seed)[dealt]
+        return shuffled_blocks(level_counts(self.mix, levels, clients), seed)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Blocks:
     mix: Mix = None
 
     def __call__(self, clients: int, levels: tuple[Level, ...], round: int, seed: int) -> Tensor:
-        return torch.repeat_interleave(counts_of(shares_of(self.mix, levels), clients))
+        return blocks(level_counts(self.mix, levels, clients))
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Dynamic:
 
     def __call__(self, clients: int, levels: tuple[Level, ...], round: int, seed: int) -> Tensor:
         shares = shares_of(self.mix, levels)
-        return shares.multinomial(clients, replacement=True, generator=stream(seed, "levels", round))
+        drawn = shares.multinomial(clients, replacement=True, generator=stream(seed, "levels", round))
+        return drawn.to(LEVEL)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ ASSIGNMENTS: dict[str, type[Assignment]] = {
 }
 
 DRAWS = 1000
+LEVEL = torch.int16  # of the number of a level, since there may be millions of clients
 
 
 def assignment_named(name: str) -> type[Assignment]:
@@ -84,6 +86,23 @@ def assignment_named(name: str) -> type[Assignment]:
     if name not in ASSIGNMENTS:
         raise ConfigError(unknown("assignment", name, ASSIGNMENTS))
     return ASSIGNMENTS[name]
+
+
+def level_counts(mix: Mix, levels: tuple[Level, ...], clients: int) -> tuple[int, ...]:
+    """How many of the clients are of each level."""
+    return tuple(counts_of(shares_of(mix, levels), clients).tolist())
+
+
+def blocks(counts: tuple[int, ...]) -> Tensor:
+    """So many of each level, level after level."""
+    return torch.cat([torch.full((count,), level, dtype=LEVEL) for level, count in enumerate(counts)])
+
+
+@lru_cache(maxsize=1)
+def shuffled_blocks(counts: tuple[int, ...], seed: int) -> Tensor:
+    """So many of each level, shuffled; kept, since it is asked for in every round."""
+    dealt = torch.randperm(sum(counts), generator=stream(seed, "levels"), dtype=torch.int32)
+    return blocks(counts).index_select(0, dealt)
 
 
 def redraw_until_all_present(shares: Tensor, count: int, rng: torch.Generator) -> Tensor:

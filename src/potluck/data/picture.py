@@ -14,22 +14,24 @@ LEGEND = 110
 INK, FAINT, DOT = "#333333", "#e6e6e6", "#2a6f97"
 
 
-def picture(counts: Tensor, path: Path | None = None) -> str:
+def picture(counts: Tensor, path: Path | None = None, of_clients: int | None = None) -> str:
     """Draw a (clients, classes) table of counts as a standalone SVG, and write it to `path` if there is one.
+
+    `of_clients` is how many clients there are, if the table has only the first of them.
 
     >>> import torch
     >>> picture(torch.tensor([[3, 0], [1, 2]])).count("<circle class='held'")
     3
     """
-    clients, classes = counts.shape
+    clients, classes = of_clients or len(counts), counts.shape[1]
     shown = counts[:SHOWN]
     cell = cell_size(max(shown.shape))
     width = cell * len(shown)
     whole = LEFT + width + RIGHT, TOP + max(cell * classes + BOTTOM, LEGEND)
     most = max(int(shown.max()), 1) if shown.numel() else 1
     about = f"{clients} clients, {classes} classes"
-    if clients > SHOWN:
-        about = f"The first {SHOWN} of {about}"
+    if clients > len(shown):
+        about = f"The first {len(shown)} of {about}"
     lines = [
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{whole[0]}' height='{whole[1]}' "
         f"font-family='sans-serif' font-size='12' fill='{INK}' role='img'>",

@@ -11,6 +11,9 @@ from potluck.core.types import Job, Tensors
 from potluck.engines.slot import Layout, Slot
 
 Stretch = tuple[int, torch.Size, tuple[int, ...], torch.dtype, int]
+Stretches = tuple[tuple[str, Stretch], ...]
+
+MOST = 4  # payloads of a level that are written: a method that sends everybody something else has no use for more
 
 
 def stretch(tensor: Tensor) -> Stretch:
@@ -18,13 +21,13 @@ def stretch(tensor: Tensor) -> Stretch:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor._version
 
 
-def stretches(tensors: Mapping[str, Tensor]) -> tuple[tuple[str, Stretch], ...]:
+def stretches(tensors: Mapping[str, Tensor]) -> Stretches:
     """The names and the memory of several tensors."""
     return tuple((name, stretch(tensor)) for name, tensor in tensors.items())
 
 
 class Board:
-    """Payloads that were sent twice, in one slot. At most one payload per level is remembered, and one is written."""
+    """Payloads that were sent twice in a row, in one slot: the first few of every level."""
 
     def __init__(self) -> None:
         self.slot = Slot.create()
@@ -33,16 +36,18 @@ class Board:
     def clear(self) -> None:
         """Forget everything: what follows has nothing to do with what was before."""
         self.end = 0
-        self.last: dict[str, Tensors] = {}  # held on to, so that its memory is not another tensor's by now
-        self.written: dict[str, Layout] = {}
+        self.last: dict[str, Stretches] = {}  # by level
+        self.written: dict[tuple[str, Stretches], Layout] = {}
+        self.held: dict[tuple[str, bool], list[Tensors]] = {}  # so that their memory is not another tensor's by now
 
     def find(self, job: Job) -> Layout | None:
-        """Where the job's payload lies on the board; None if it is not what the last job of its level was sent."""
+        """Where the job's payload lies on the board; None if it is not there, and has not just been sent to another."""
         level, payload = job.client.level.name, job.payload
-        if not payload or stretches(self.last.get(level, {})) != stretches(payload):
-            self.last[level] = payload
-            self.written.pop(level, None)
-            return None
-        if level not in self.written:
-            self.written[level], self.end = self.slot.write(payload, self.end)
-        return self.written[level]
+        shown = stretches(payload)
+        again, self.last[level] = self.last.get(level) == shown, shown
+        written = self.held.setdefault((level, True), [])
+        if again and payload and (level, shown) not in self.written and len(written) < MOST:
+            written.append(payload)
+            self.written[level, shown], self.end = self.slot.write(payload, self.end)
+        self.held[level, False] = [payload]
+        return self.written.get((level, shown))

@@ -125,7 +125,7 @@ class Local:
         self.workers: list[Worker] = []
         self.shared: tuple[Slot, Board] | None = None  # the luggage, and what many jobs are sent alike
         self.packed = b""
-        self.tickets = 0
+        self.tickets = self.first = 0
 
     def open(self, site: Site) -> None:
         luggage, board = self.shared = self.shared or (Slot.create(), Board())
@@ -142,7 +142,7 @@ class Local:
     def updates(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
         """`map` itself."""
         waiting = in_bundles(jobs)
-        first = turn = self.tickets  # tickets number the bundles of all calls, so that a late answer is known as such
+        turn = self.first = self.tickets  # tickets number the bundles of all calls: a late answer is known as such
         ready: dict[int, list[tuple[Update, Tensors]]] = {}
         more = True
         assert self.shared is not None
@@ -164,7 +164,7 @@ class Local:
                     yield update
                     del update
             elif more or turn < self.tickets:
-                ready.update((ticket, answer) for ticket, answer in self.receive() if ticket >= first)
+                ready.update(self.receive())
 
     def close(self) -> None:
         while self.workers:
@@ -217,6 +217,10 @@ class Local:
             return None
         number = next(slot for slot, assigned in worker.assigned.items() if assigned.ticket == answer.ticket)
         slot, jobs = worker.slots[number], worker.assigned.pop(number)
+        if answer.ticket < self.first:  # of a call that nobody listens to any more
+            return None
+        if answer.mistake is not None:
+            raise answer.mistake
         if answer.crash:
             raise RuntimeError(f"{jobs.described()} broke down:\n{answer.crash}")
         spare = len(worker.free_slots) > QUEUED - len(worker.assigned)

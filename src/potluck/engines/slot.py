@@ -50,6 +50,8 @@ class Slot:
         """Copy tensors in from `start` on; where each lies, and the first free byte after them."""
         layout: Layout = []
         end = start
+        if not tensors:
+            return layout, end
         for name, tensor in tensors.items():
             layout.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), end))
             end += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from potluck.core.client import Site, Work, perform_bundle
+from potluck.core.errors import PotluckError
 from potluck.core.types import Client, Job
 from potluck.engines.luggage import unpack
 from potluck.engines.slot import Layout, Slot
@@ -56,6 +57,7 @@ class Answer:
     ticket: int
     results: list[Returned]
     crash: str = ""  # the traceback, if the work broke down
+    mistake: PotluckError | None = None  # a mistake of the user's that shows only now
 
 
 def follow(order: Order, site: Site, slot: Slot, board: Slot) -> Answer:
@@ -69,6 +71,8 @@ def follow(order: Order, site: Site, slot: Slot, board: Slot) -> Answer:
             payload, end = slot.write(update.payload, end)
             own, end = slot.write(personal, end)
             results.append(Returned(payload, own, update.seconds, update.failure))
+    except PotluckError as error:
+        return Answer(order.ticket, [], mistake=error)
     except Exception:
         return Answer(order.ticket, [], crash=traceback.format_exc())
     return Answer(order.ticket, results)

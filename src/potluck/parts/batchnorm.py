@@ -93,7 +93,7 @@ def calibrate(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors
     ctx = site.context(job.round)
     rng, held = ctx.rng("calibrate", job.client.id), site.holdings.of(job.client.id)
     with seeded(site.seed, "calibrate", job.round, job.client.id):
-        net = site.method.localize(job, ctx, personal).to(site.device)
+        net = site.placed(site.method.localize(job, ctx, personal))
         stream = batches(site.examples, held, site.task.train.batch_size, 1, rng)
         return measure(net, ((inputs.to(site.device), targets) for inputs, targets in stream)), personal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -34,6 +34,13 @@ class Nested(nn.Module):
         self.inner = tuple(inner)  # no submodules: of their parameters only their own are used
         self.own = nn.ModuleList([layer for each in inner for layer in layers_with(each.net, own)])
         self.shared = tuple(name for name, _ in widest.named_parameters() if name not in own)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Nested:
+        """The narrow networks move along, wherever the widest goes."""
+        for each in self.inner:
+            each.net._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor = self.widest(inputs)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.client import Site
-from potluck.core.data import Examples, evenly_spaced
+from potluck.core.data import Examples, Holdings, evenly_spaced
 from potluck.core.errors import ConfigError, ModelError
 from potluck.core.fleet import Assignment, Fleet
 from potluck.core.method import Method
@@ -102,7 +102,8 @@ def assemble(
     dealt_to = cohort_size(cohort, clients) if assignment.per_cohort else clients
     fleet.deal(dealt_to, round=0)  # a mix that does not fit the levels is refused here
     local = None
-    if data.goal == "classes":
+    # where holdings are drawn when asked for, clients share examples: no test example could be called one client's
+    if data.goal == "classes" and isinstance(holdings, Holdings):
         local = local_test(targets, holdings, data.test.labels(torch.arange(len(data.test))), data.classes)
     site = Site(method, task, seed, data.train, holdings, device=usable(device), test=data.test, local=local)
     experiment = Experiment(site, fleet, cohort, evaluate_every, calibration_clients)

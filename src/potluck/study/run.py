@@ -119,6 +119,8 @@ def execute(
     """Run an experiment to its end; with a directory it is recorded there and can be resumed at any round."""
     watcher = watcher or Nobody()
     engine.clock = Clock()
+    if step_of(config) != AUTO:
+        ways_of(step_of(config), [level.name for level in experiment.task.levels])  # refused before anything is written
     if directory is None:
         costs = experiment.costs()
         return advance(

@@ -45,8 +45,9 @@ def measured(
     if not method.calibrated or not ctx.once(("norms", level), lambda: bool(norms(method.export(state, level, ctx)))):
         return {}
     fleet = experiment.fleet
-    asked = torch.randperm(len(fleet), generator=ctx.rng("calibration"))[: experiment.calibration_clients]
-    clients = [fleet.client(id, level) for id in sorted(asked.tolist())]
+    asked = torch.randperm(len(fleet), generator=ctx.rng("calibration"), dtype=torch.int32)
+    clients = [fleet.client(id, level) for id in sorted(asked[: experiment.calibration_clients].tolist())]
+    del asked  # millions, perhaps
     answers = engine.map(calibrate, issue(method, state, clients, ctx, ledger))
     return combine(accept(answers, ledger, lambda update: None))
 
@@ -78,7 +79,7 @@ def pieces(experiment: Experiment, state: Tensors, statistics: dict[str, Tensors
         payload = {f"{STATE}{name}": tensor for name, tensor in state.items()}
         payload |= {f"{STATISTICS}{name}": tensor for name, tensor in statistics[level.name].items()}
         payload |= {OCCASION: occasion}
-        for piece in range(PIECES):
+        for piece in range(min(PIECES, len(experiment.test))):
             yield Job(Client(-1 - piece, level, len(experiment.test), ()), round, payload)
 
 
@@ -92,11 +93,11 @@ def score(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
             {name.removeprefix(kind): t for name, t in job.payload.items() if name.startswith(kind)}
             for kind in (STATE, STATISTICS)
         )
-        net = ready_model(site, state, level, job.round, statistics).to(site.device)
+        net = site.placed(ready_model(site, state, level, job.round, statistics))
         site.memo["scored"] = (level, occasion), net
-    count = len(site.test)
-    piece = -1 - job.client.id
-    chosen = torch.arange(count * piece // PIECES, count * (piece + 1) // PIECES)
+    count, piece = len(site.test), -1 - job.client.id
+    parts = min(PIECES, count)
+    chosen = torch.arange(count * piece // parts, count * (piece + 1) // parts)
     sums = sums_over(net, site.test, chosen, task.goal, site.local, batch_size(task))
     return {name: torch.tensor([value, count], dtype=torch.float64) for name, (value, count) in sums.items()}, {}
 

@@ -23,6 +23,8 @@ def ways_of(step: Step, levels: Iterable[str]) -> dict[str, str]:
     for level, way in ways.items():
         if level not in known:
             raise ConfigError(f"[engine] step names the level '{level}', but the levels are {', '.join(known)}")
+        if way == AUTO:
+            raise ConfigError(f"[engine] step is 'auto' for level '{level}', but it is for all levels or for none")
         Way.called(way)
     return ways
 

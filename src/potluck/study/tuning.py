@@ -34,13 +34,13 @@ def time_ways(experiment: Experiment, engine: Engine, state: Tensors, macs: Mapp
 
 
 def trials(experiment: Experiment, state: Tensors, macs: Mapping[str, int]) -> Iterator[Job]:
-    """A job for every level, the longest first; the largest client of the first cohort lends its data."""
+    """A job for every level, the longest first; a large client of the first cohort lends its data."""
     ctx = experiment.site.context(0)
     cohort = draw_cohort(experiment.method, experiment.fleet, experiment.cohort, macs, ctx)
-    someone = max(cohort, key=lambda client: client.size)
     for level in sorted(experiment.admitted(), key=lambda level: -macs[level.name]):
         own = [client for client in cohort if client.level == level]
-        client = own[0] if own else replace(someone, level=level)
+        others = [replace(client, level=level) for client in cohort]
+        client = max(own or others or [experiment.fleet.client(0, level)], key=lambda client: client.size)
         yield Job(client, 0, experiment.method.distribute(state, client, ctx))
 
 

@@ -8,6 +8,7 @@ from potluck.data.partitions.balanced_dirichlet import BalancedDirichlet
 from potluck.data.partitions.classes import Classes
 from potluck.data.partitions.cover import Partition, dropped
 from potluck.data.partitions.dirichlet import Dirichlet
+from potluck.data.partitions.drawn import Drawn
 from potluck.data.partitions.iid import IID
 from potluck.data.partitions.natural import Natural
 from potluck.data.partitions.shards import Shards
@@ -18,6 +19,7 @@ __all__ = [
     "BalancedDirichlet",
     "Classes",
     "Dirichlet",
+    "Drawn",
     "Natural",
     "Partition",
     "Shards",
@@ -32,6 +34,7 @@ PARTITIONS: dict[str, type[Partition]] = {
     "dirichlet": Dirichlet,
     "balanced-dirichlet": BalancedDirichlet,
     "natural": Natural,
+    "drawn": Drawn,
 }
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from potluck.core.data import Holdings
+from potluck.core.data import AnyHoldings, Holdings
 from potluck.core.errors import DataError
 
 NOBODY = -1
@@ -16,7 +16,9 @@ NOBODY = -1
 class Partition(Protocol):
     """A rule that gives training examples to clients; its fields are its options."""
 
-    def __call__(self, targets: Tensor, clients: int, rng: torch.Generator, owners: Tensor | None = None) -> Holdings:
+    def __call__(
+        self, targets: Tensor, clients: int, rng: torch.Generator, owners: Tensor | None = None
+    ) -> AnyHoldings:
         """Who holds what. `owners` is who each example came from, for data that came from people."""
 
 
@@ -48,13 +50,18 @@ def even_sizes(total: int, parts: int) -> Tensor:
 
 def dropped(holdings: Holdings, total: int) -> int:
     """How many of `total` examples no client holds."""
-    return total - len(holdings.order)
+    return total - len(torch.unique(holdings.order))
+
+
+def require_clients(clients: int) -> None:
+    """Refuse a federation of nobody."""
+    if clients < 1:
+        raise DataError(f"clients is {clients}, but a federation needs at least 1")
 
 
 def require_examples(targets: Tensor, clients: int, each: int = 1) -> None:
     """Refuse more clients than there are examples for."""
-    if clients < 1:
-        raise DataError(f"clients is {clients}, but a federation needs at least 1")
+    require_clients(clients)
     if len(targets) < clients * each:
         raise DataError(
             f"{clients} clients need at least {each} of the {len(targets)} training examples each: "

@@ -1,0 +1,113 @@
+"""Networks elsewhere than in the CPU's memory: on a device that computes shapes alone, all of a client's round runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from small_sites import BRISK, CLASSES, NARROW, WIDE, batch_normed, client_of, conv, job_for, jobs_of, mlp, site_of
+from torch import Tensor, nn
+
+from potluck.core.client import train, train_in
+from potluck.core.evaluate import sums_over
+from potluck.core.method import Method, plain_loss
+from potluck.core.types import Batch, Context, Job, Level, Phase, Tensors
+from potluck.core.ways import Way
+from potluck.methods.fjord import FjORD
+from potluck.methods.heterofl import HeteroFL
+from potluck.methods.splitmix import SplitMix
+from potluck.parts.batchnorm import calibrate
+
+pytestmark = pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")
+
+
+CASES = [
+    (HeteroFL(), "plain"),
+    (HeteroFL(), "swift"),
+    (HeteroFL(), "channels-last"),
+    (HeteroFL(static_norm=False), "plain"),
+    (SplitMix(), "plain"),
+]
+
+
+@pytest.mark.parametrize("level", [WIDE, NARROW])
+@pytest.mark.parametrize(("method", "way"), CASES)
+def test_a_round_runs_where_the_site_says(method: Method, way: str, level: Level) -> None:
+    site = site_of(batch_normed, method, device="meta")
+    for round in range(2):  # networks are kept for the next round
+        job = job_for(site, client_of(1, level), round)
+        sent, own = train_in(Way.called(way), site, job, {})
+        assert {name: tuple(t.shape) for name, t in sent.items()} == {n: tuple(t.shape) for n, t in job.payload.items()}
+        assert all(tensor.device.type == "meta" for tensor in sent.values())
+        assert {name: t.dtype for name, t in sent.items()} == {name: t.dtype for name, t in job.payload.items()}
+        assert own == {}
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        WIDE,
+        NARROW,  # has none inside
+    ],
+)
+def test_networks_inside_another_move_along(level: Level) -> None:
+    site = site_of(batch_normed, FjORD(), device="meta")
+    job = job_for(site, client_of(1, level))
+    sent, _ = train(site, job, {})
+    assert {name: t.shape for name, t in sent.items()} == {name: t.shape for name, t in job.payload.items()}
+
+
+@pytest.mark.parametrize("settings", [BRISK, replace(BRISK, optimizer="adam"), replace(BRISK, momentum=0.0, clip=0.0)])
+def test_every_optimiser_runs_there(settings: object) -> None:
+    site = site_of(mlp, settings=settings, device="meta")  # type: ignore[arg-type]
+    sent, _ = train(site, job_for(site, client_of(0)), {})
+    assert sent["3.weight"].shape == (CLASSES, 8)
+
+
+def test_statistics_are_measured_there() -> None:
+    site = site_of(batch_normed, HeteroFL(), device="meta")
+    found, _ = calibrate(site, job_for(site, client_of(0, NARROW)), {})
+    assert {name: tuple(tensor.shape) for name, tensor in found.items()} == {
+        f"{layer}.{kind}": (1,) if kind == "batches" else (size,)
+        for layer, size in (("1", 2), ("5", 4))
+        for kind in ("mean", "var", "batches")
+    }
+
+
+SEEN: list[set[str]] = []
+
+
+def watching(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    SEEN.append({tensor.device.type for tensor in (*batch, *extra.values(), *net.parameters(), *net.buffers())})
+    return plain_loss(net, batch, extra)
+
+
+@dataclass(frozen=True)
+class Watching(Method):
+    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+        return [Phase(watching, {"mask": torch.ones(3)})]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_network_its_batches_and_a_phases_tensors_are_in_one_place(device: str) -> None:
+    SEEN.clear()
+    site = site_of(conv, Watching(), device=device)
+    train(site, jobs_of(site)[0], {})
+    assert len(SEEN) == 6
+    assert all(found == {device} for found in SEEN)
+
+
+def test_examples_are_scored_where_the_network_is() -> None:
+    seen: list[str] = []
+
+    class Where(nn.Linear):
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(images.device.type)
+            raise StopIteration
+
+    net = Where(108, CLASSES, device="meta")
+    with pytest.raises(StopIteration):
+        sums_over(net, site_of(mlp).examples, torch.arange(3), "classes", None, 100)
+    assert seen == ["meta"]
