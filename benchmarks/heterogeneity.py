@@ -20,7 +20,7 @@ from torch import nn
 import potluck
 
 WIDTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)
-ROUNDS, REPEATS = 4, 5
+ROUNDS, REPEATS = 4, 3
 
 
 def scaled(most: float, width: float) -> nn.Module:

@@ -31,7 +31,7 @@ from potluck.study.tuning import Timed
 
 HERE = Path(__file__).parent
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"
-REPEATS = 5
+REPEATS = 3
 
 
 class Stopwatch:

@@ -12,7 +12,7 @@ from figures import Figure, in_turns, ratio, show
 from simulators import ours
 from tasks import CONTESTS
 
-REPEATS = 5
+REPEATS = 3
 
 
 def figures() -> list[Figure]:

@@ -214,7 +214,6 @@ def test_linear_layers_differ_by_rounding_alone(examples: int, inputs: int, outp
         assert torch.allclose(ours.grad, theirs.grad, atol=1e-4)  # type: ignore[arg-type]
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="only positions are passed on")
 @pytest.mark.parametrize("examples", [4, 20])
 def test_a_linear_layer_may_be_called_by_keywords(examples: int) -> None:
     inputs, weight, bias = numbers((examples, 5)), numbers((3, 5)), numbers((3,))

@@ -26,11 +26,11 @@ class Swift(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is F.dropout and args[0].dtype == torch.float32 and args[0].device.type == "cpu":
+        if func is F.dropout and args and args[0].dtype == torch.float32 and args[0].device.type == "cpu":
             return dropout(*args, **kwargs)
-        if func is F.linear and turning_pays(*args, **kwargs):
+        if func is F.linear and not kwargs and turning_pays(*args):
             return Turned.apply(*args)  # type: ignore[no-untyped-call]
-        if func is F.max_pool2d and channels_are_last(args[0]) and not kwargs.get("return_indices"):
+        if func is F.max_pool2d and args and channels_are_last(args[0]) and not kwargs.get("return_indices"):
             return max_pool2d(*args, **kwargs)
         return func(*args, **kwargs)
 
