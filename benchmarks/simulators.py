@@ -32,6 +32,7 @@ from potluck.study.tuning import Timed
 HERE = Path(__file__).parent
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"
 REPEATS = 3
+ATTEMPTS = 3  # of a rival; processes of pfl sometimes do not find each other
 
 
 class Stopwatch:
@@ -83,9 +84,12 @@ def rival(script: str, contest: Contest, data: Path, processes: int, rounds: int
     """How many clients a rival trains in a second."""
     command = [str(RIVALS), str(HERE / "rivals" / script), contest.name, "--data", str(data)]
     command += ["--rounds", str(rounds), "--processes", str(processes)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    return float(found["trainings"] / found["seconds"])
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not done.returncode:
+            found = json.loads(done.stdout.splitlines()[-1])
+            return float(found["trainings"] / found["seconds"])
+    raise RuntimeError(f"{script} failed {ATTEMPTS} times:\n{done.stderr}")
 
 
 def contestants(contest: Contest, data: Path, tuned: dict[str, str]) -> dict[str, Callable[[], float]]:

@@ -10,13 +10,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.overrides import TorchFunctionMode
+
+from potluck.core.types import Batch, Loss, Tensors
 
 
 class Swift(TorchFunctionMode):
@@ -33,6 +36,17 @@ class Swift(TorchFunctionMode):
         if func is F.max_pool2d and args and channels_are_last(args[0]) and not kwargs.get("return_indices"):
             return max_pool2d(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class SwiftLoss:
+    """A loss computed with the faster operations; the backward pass needs nothing, and an optimiser would be slowed."""
+
+    loss: Loss
+
+    def __call__(self, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+        with Swift():
+            return self.loss(net, batch, extra)
 
 
 def channels_are_last(images: Tensor) -> bool:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from potluck.core.errors import ConfigError
-from potluck.core.swift import Swift
-from potluck.core.types import Batch, Level
+from potluck.core.swift import SwiftLoss
+from potluck.core.types import Batch, Level, Phase
 
 PLAIN, SWIFT, CHANNELS_LAST = "plain", "swift", "channels-last"
 
@@ -49,15 +49,19 @@ class Way:
 
     @contextmanager
     def arranged(self, net: nn.Module) -> Iterator[None]:
-        """Have a network trained like this for a while; what comes after it finds the plain layout."""
-        if self.channels_last:
-            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        """Have a network laid out like this for a while; what comes after it finds the plain layout."""
+        if not self.channels_last:
+            yield
+            return
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         try:
-            with Swift() if self.swift else nullcontext():
-                yield
+            yield
         finally:
-            if self.channels_last:
-                net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+            net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
+    def phase(self, phase: Phase) -> Phase:
+        """A phase whose loss is computed like this."""
+        return replace(phase, loss=SwiftLoss(phase.loss)) if self.swift else phase
 
     def batch(self, batch: Batch) -> Batch:
         """A batch as this way keeps it in memory."""
