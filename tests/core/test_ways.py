@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
-from potluck.core.types import Level
+from potluck.core.types import Batch, Level, Phase, Tensors
 from potluck.core.ways import Way, way_of
 
 PLAIN, SWIFT, CHANNELS_LAST = (Way.called(name) for name in ("plain", "swift", "channels-last"))
@@ -83,14 +83,25 @@ def test_a_network_is_laid_out_and_the_plain_way_puts_it_back() -> None:
 @pytest.mark.parametrize(
     ("way", "swift"), [(PLAIN, False), (SWIFT, True), (CHANNELS_LAST, True), (Way(stack=4), False)]
 )
-def test_operations_are_replaced_while_it_lasts(way: Way, swift: bool) -> None:
-    assert not replaced()
-    with way.arranged(network()):
-        assert replaced() == swift
-    assert not replaced()
-    with pytest.raises(ValueError, match="a bug"), way.arranged(network()):
-        raise ValueError("a bug")
-    assert not replaced()
+def test_operations_are_replaced_in_the_loss_alone(way: Way, swift: bool) -> None:
+    """An optimiser would be slowed by it."""
+    seen = []
+
+    def loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+        seen.append(replaced())
+        if extra:
+            raise ValueError("a bug")
+        return torch.zeros(())
+
+    net, batch, phase = network(), (torch.zeros(1), torch.zeros(1)), way.phase(Phase(loss))
+    with way.arranged(net):
+        assert not replaced()
+        phase.loss(net, batch, {})
+        assert not replaced()
+        with pytest.raises(ValueError, match="a bug"):
+            phase.loss(net, batch, {"broken": torch.ones(1)})
+        assert not replaced()
+    assert seen == [swift, swift]
 
 
 def test_only_images_are_laid_out_anew() -> None:
