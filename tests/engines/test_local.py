@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,6 +163,24 @@ def test_a_worker_killed_while_idle_is_replaced(local: Local) -> None:
     updates = list(engine.map(label, jobs(make_site(Remembering()), clients())))
     assert [int(update.payload["id"]) for update in updates] == list(range(7))
     assert {id: int(kept["asked"]) for id, kept in engine.personal.items()} == dict.fromkeys(range(7), 2)
+
+
+def test_a_worker_that_dies_with_nothing_to_do_is_replaced_while_others_work(local: Local) -> None:
+    engine = opened(local, Remembering())
+    updates = engine.map(straggling, jobs(make_site(Remembering()), clients()[:1]))  # a job for one of two workers
+    victims = [worker.process for worker in engine.workers]
+
+    def kill_the_idle() -> None:
+        idle = next(worker for worker in engine.workers if not worker.assigned)
+        idle.process.kill()
+
+    timer = threading.Timer(0.3, kill_the_idle)
+    timer.start()
+    assert [int(update.payload["id"]) for update in updates] == [0]
+    timer.join()
+    list(engine.map(label, jobs(make_site(Remembering()), clients())))
+    assert sum(process.poll() is None for process in victims) == 1
+    assert all(alive(pid) for pid in pids(engine))
 
 
 def test_a_job_that_waited_behind_one_that_died_has_not_been_tried(lone: Local, tmp_path: Path) -> None:

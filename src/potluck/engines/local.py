@@ -243,14 +243,15 @@ class Local:
         assert self.shared is not None
         self.workers.remove(worker)
         worker.stop()
-        running, *queued = sorted(worker.assigned.values(), key=lambda assigned: assigned.ticket)
-        if running.attempt == ATTEMPTS:
+        left = sorted(worker.assigned.values(), key=lambda assigned: assigned.ticket)
+        left[:1] = [replace(running, attempt=running.attempt + 1) for running in left[:1]]  # the others had not begun
+        if left and left[0].attempt > ATTEMPTS:
             raise RuntimeError(
-                f"a worker process died twice (exit code {worker.process.returncode}) on {running.described()}; "
+                f"a worker process died twice (exit code {worker.process.returncode}) on {left[0].described()}; "
                 "if the machine ran out of memory, try fewer workers"
             )
         fresh = start_worker(self.shared[0], self.shared[1].slot)
         fresh.pipe.send(self.packed)
         self.workers.append(fresh)
-        for assigned in (replace(running, attempt=running.attempt + 1), *queued):
+        for assigned in left:
             self.assign(fresh, assigned)

@@ -31,4 +31,5 @@ def ways_of(step: Step, levels: Iterable[str]) -> dict[str, str]:
 
 def same_ways(one: Step, other: Step, levels: Iterable[str]) -> bool:
     """Whether two settings mean the same; "auto" agrees with whatever was chosen."""
-    return AUTO in (one, other) or ways_of(one, levels) == ways_of(other, levels)
+    known = list(levels)
+    return AUTO in (one, other) or ways_of(one, known) == ways_of(other, known)
