@@ -274,6 +274,8 @@ def test_auto_takes_over_the_ways_of_a_run(config, tmp_path, timing, step):
 def test_ways_written_otherwise_are_the_same(config, tmp_path):
     interrupted_with(config, tmp_path / "run", "engine.step=swift")
     run_config(config, tmp_path / "run", "engine.step={small='swift', big='swift'}", resume=True)
+    run_config(config, tmp_path / "whole", "engine.step=swift")
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
 
 
 def test_runs_from_before_there_were_ways_are_plain(config, tmp_path):
@@ -357,3 +359,5 @@ def test_a_first_cohort_of_nobody(config, tmp_path):
     overrides = ["method.name=fedavg", "fleet.assignment={name='fixed', mix={small=1.0}}", "task.rounds=1"]
     run_config(config, tmp_path / "plain", *overrides)
     run_config(config, tmp_path / "run", *overrides, "engine.step=auto")
+    one, other = ((tmp_path / name / "final.safetensors").read_bytes() for name in ("plain", "run"))
+    assert one == other

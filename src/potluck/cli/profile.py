@@ -30,7 +30,7 @@ def profile_table(profile: Profile) -> Table:
     training = whole - sum(profile.seconds.get(part, 0.0) for part in ("tuning", "evaluation", "records"))
     share = profile.busy / (profile.places * training) if training > 0 else 0.0
     rows.append(("in all", f"{whole:.2f}", "", ""))
-    workers = "place" if profile.places == 1 else f"{profile.places} places"
+    workers = "one place" if profile.places == 1 else f"{profile.places} places"
     rows.append(
         ("clients", f"{profile.busy:.2f}", f"{share:.1%}", f"training in {workers}, of the time that rounds took")
     )
