@@ -42,7 +42,8 @@ def step(method: Method, net: nn.Module, job: Job, ctx: Context, way: Way) -> fl
     """The seconds of one training step."""
     (phase,), batch = method.phases(job, ctx), way.batch(example_batch(ctx))
     with way.arranged(net):
-        return seconds(lambda: fit(net, way.phase(phase), [batch], ctx.task.train, ctx.task.train.lr))
+        train = ctx.task.train
+        return seconds(lambda: fit(net, way.phase(phase, train, train.lr), [batch], train, train.lr))
 
 
 def measure(method: Method, ctx: Context) -> list[Figure]:

@@ -86,11 +86,15 @@ def test_weight_decay_spares_what_the_phase_says() -> None:
 def test_what_decays_and_what_does_not_are_two_groups() -> None:
     net = nn.Linear(2, 1)
     train = Train(weight_decay=0.1, momentum=0.7)
-    groups = optimizer_of(net.named_parameters(), lambda name: name == "weight", train, 0.3).param_groups
+    optimizer = optimizer_of(net.named_parameters(), lambda name: name == "weight", train, 0.3)
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    groups = optimizer.param_groups
     assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.1, 1), (0.0, 1)]
     assert groups[0]["params"][0] is net.weight
     assert {(group["lr"], group["momentum"]) for group in groups} == {(0.3, 0.7)}
-    assert len(optimizer_of(net.named_parameters(), everything, train, 0.3).param_groups) == 1
+    alike = optimizer_of(net.named_parameters(), everything, train, 0.3)
+    assert isinstance(alike, torch.optim.Optimizer)
+    assert len(alike.param_groups) == 1
 
 
 def test_adam_steps_by_its_rate_whatever_the_gradient() -> None:
@@ -142,6 +146,23 @@ def test_single_operations_for_all_parameters_give_what_one_after_the_other_give
             optimizer.step()
     for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.allclose(one, other, rtol=1e-12, atol=0)
+
+
+@given(st.floats(1e-6, 10), st.integers(0, 1000))
+def test_plain_descent_has_the_bits_of_pytorchs(lr: float, seed: int) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    values = [torch.randn(shape, generator=rng) for shape in ((7, 5), (33,), ())]
+    ours, theirs = ([value.clone().requires_grad_() for value in values] for _ in range(2))
+    for one, other in zip(ours[:2], theirs[:2], strict=True):  # the last has no gradient
+        one.grad = torch.randn(one.shape, generator=rng)
+        other.grad = one.grad.clone()
+    named = [(str(number), one) for number, one in enumerate(ours)]
+    optimizer = optimizer_of(named, everything, PLAIN, lr)
+    optimizer.step()
+    torch.optim.SGD(theirs, lr=lr, foreach=False).step()
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    optimizer.zero_grad()
+    assert all(one.grad is None for one in ours)
 
 
 @given(st.lists(st.floats(-100, 100, width=32), min_size=4, max_size=4), st.floats(0.1, 5))

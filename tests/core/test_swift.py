@@ -185,6 +185,63 @@ def test_pooling_that_tells_the_places_is_pytorchs() -> None:
         assert torch.equal(places, where)
 
 
+# ---- max pooling after a ReLU ----
+
+RELUS: dict[str, Callable[[Tensor], Tensor]] = {
+    "module": nn.ReLU(),
+    "F": F.relu,
+    "torch": torch.relu,
+    "method": lambda x: x.relu(),
+}
+
+
+def behind_a_layer(make: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """What is pooled has a history, so that its gradient goes somewhere."""
+    return lambda x: make(x * 2)
+
+
+@given(poolings(), st.booleans(), st.sampled_from(sorted(RELUS)))
+def test_max_pooling_of_a_relu_has_the_same_bits(
+    pooling: tuple[tuple[int, ...], dict[str, Any]], ties: bool, name: str
+) -> None:
+    shape, settings = pooling
+    inputs = numbers(shape)
+    images = (inputs.round() if ties else inputs).contiguous(memory_format=LAST)
+    make = behind_a_layer(lambda x: F.max_pool2d(RELUS[name](x), **settings))
+    expected, found = drawn(make, images), drawn(swiftly(make), images)
+    assert all(same_bits(one, other) for one, other in zip(found[:2], expected[:2], strict=True))
+
+
+def test_a_relu_before_max_pooling_has_no_backward_pass_of_its_own() -> None:
+    images = numbers((2, 3, 6, 6)).contiguous(memory_format=LAST).requires_grad_()
+    for relu in RELUS.values():
+        with Swift():
+            pooled = F.max_pool2d(relu(images), 2)
+        assert pooled.grad_fn is not None
+        assert "AccumulateGrad" in type(pooled.grad_fn.next_functions[0][0]).__name__
+
+
+OTHERWISE: dict[str, Callable[[Tensor], Tensor]] = {
+    "in place": lambda x: F.max_pool2d(F.relu(x, inplace=True), 2),
+    "module in place": nn.Sequential(nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+    "something between": lambda x: F.max_pool2d(F.relu(x) + 1, 2),
+    "of another": lambda x: F.max_pool2d(x, 2) + F.max_pool2d((x, F.relu(x))[0], 2),
+    "used twice": lambda x: (lambda y: F.max_pool2d(y, 2) * 3 + F.avg_pool2d(y, 2))(F.relu(x)),
+    "pooled twice": lambda x: (lambda y: F.max_pool2d(y, 2) * 3 + F.max_pool2d(y, 2))(F.relu(x)),
+    "the input used, too": lambda x: F.max_pool2d(F.relu(x), 2) + F.avg_pool2d(x, 2),
+    "a ReLU of a ReLU": lambda x: F.max_pool2d(F.relu(F.relu(x)), 2),
+    "without gradients": lambda x: F.max_pool2d(F.relu(x.detach()), 2) + F.avg_pool2d(x, 2),
+}
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_whatever_else_becomes_of_a_relu_is_right(case: str) -> None:
+    images = numbers((2, 3, 6, 6)).contiguous(memory_format=LAST)
+    make = behind_a_layer(OTHERWISE[case])
+    expected, found = drawn(make, images), drawn(swiftly(make), images)
+    assert all(torch.allclose(one, other, rtol=1e-6) for one, other in zip(found[:2], expected[:2], strict=True))
+
+
 def test_afterwards_operations_are_pytorchs_again() -> None:
     images = numbers((2, 3, 6, 6)).contiguous(memory_format=LAST).requires_grad_()
     before = drawn(F.dropout, images.detach())

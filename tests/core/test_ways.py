@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
-from potluck.core.types import Batch, Level, Phase, Tensors
+from potluck.core.types import Batch, Level, Phase, Tensors, Train
 from potluck.core.ways import Way, way_of
 
 PLAIN, SWIFT, CHANNELS_LAST = (Way.called(name) for name in ("plain", "swift", "channels-last"))
@@ -93,7 +93,7 @@ def test_operations_are_replaced_in_the_loss_alone(way: Way, swift: bool) -> Non
             raise ValueError("a bug")
         return torch.zeros(())
 
-    net, batch, phase = network(), (torch.zeros(1), torch.zeros(1)), way.phase(Phase(loss))
+    net, batch, phase = network(), (torch.zeros(1), torch.zeros(1)), way.phase(Phase(loss), Train(), 0.1)
     with way.arranged(net):
         assert not replaced()
         phase.loss(net, batch, {})

@@ -87,7 +87,7 @@ def train_in(
         with way.arranged(net):
             for number, phase in enumerate(site.method.phases(job, ctx)):
                 stream = islice(site.batches(job, number), most_batches)
-                fit(net, way.phase(site.here(phase)), map(way.batch, stream), settings, rate)
+                fit(net, way.phase(site.here(phase), settings, rate), map(way.batch, stream), settings, rate)
         return site.method.collect(net, job, ctx)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +23,47 @@ def learning_rate(train: Train, round: int, rounds: int) -> float:
     return train.lr
 
 
+def descends_plainly(train: Train) -> bool:
+    """Whether a step is w - η·g: nothing but the gradient, and nothing to remember."""
+    return train.optimizer == "sgd" and not (train.momentum or train.weight_decay)
+
+
+class Optimizer(Protocol):
+    """What a training loop asks of an optimiser."""
+
+    def zero_grad(self) -> None: ...
+    def step(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class PlainDescent:
+    """w - η·g, with the bits of PyTorch's SGD but without its bookkeeping, which costs small networks dearly."""
+
+    parameters: list[Tensor]
+    lr: float
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        gradients = [(parameter, parameter.grad) for parameter in self.parameters if parameter.grad is not None]
+        if gradients:
+            torch._foreach_add_([p for p, _ in gradients], [g for _, g in gradients], alpha=-self.lr)
+
+
 def optimizer_of(
     named: Iterable[tuple[str, Tensor]], decays: Callable[[str], bool], train: Train, lr: float
-) -> torch.optim.Optimizer:
+) -> Optimizer:
     """A fresh optimiser for these parameters; what does not decay is a group of its own.
 
     Single operations go through all parameters: Python's time per step does not grow with their number. With momentum
     these are several, since PyTorch's one for everything fails if a parameter has its first gradient later than others.
     """
     named = list(named)
+    if descends_plainly(train):
+        return PlainDescent([p for _, p in named], lr)
     groups = [
         {"params": [p for name, p in named if decays(name)], "weight_decay": train.weight_decay},
         {"params": [p for name, p in named if not decays(name)], "weight_decay": 0.0},

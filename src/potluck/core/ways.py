@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from potluck.core.errors import ConfigError
+from potluck.core.fit import descends_plainly
 from potluck.core.swift import SwiftLoss
-from potluck.core.types import Batch, Level, Phase
+from potluck.core.types import Batch, Level, Phase, Train
 
 PLAIN, SWIFT, CHANNELS_LAST = "plain", "swift", "channels-last"
 
@@ -53,15 +54,18 @@ class Way:
         if not self.channels_last:
             yield
             return
-        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        lay_out(net, torch.channels_last)
         try:
             yield
         finally:
-            net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+            lay_out(net, torch.contiguous_format)
 
-    def phase(self, phase: Phase) -> Phase:
-        """A phase whose loss is computed like this."""
-        return replace(phase, loss=SwiftLoss(phase.loss)) if self.swift else phase
+    def phase(self, phase: Phase, train: Train, lr: float) -> Phase:
+        """A phase whose loss is computed like this, before steps at this rate."""
+        if not self.swift:
+            return phase
+        each_by_itself = descends_plainly(train) and not train.clip
+        return replace(phase, loss=SwiftLoss(phase.loss, lr if each_by_itself else None))
 
     def batch(self, batch: Batch) -> Batch:
         """A batch as this way keeps it in memory."""
@@ -69,6 +73,13 @@ class Way:
         if self.channels_last and inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         return inputs, targets
+
+
+def lay_out(net: nn.Module, form: torch.memory_format) -> None:
+    """Have all kernels of a network in this layout; `net.to` would look at everything else, too, for every client."""
+    for tensor in (*net.parameters(), *net.buffers()):
+        if tensor.dim() == 4:
+            tensor.data = tensor.data.contiguous(memory_format=form)
 
 
 def way_of(level: Level, ways: Mapping[str, str]) -> Way:

@@ -1,0 +1,168 @@
+"""Steps taken in the backward pass: where they are, training ends where it would without; elsewhere nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from potluck.core.fit import fit
+from potluck.core.method import plain_loss
+from potluck.core.swift import Swift
+from potluck.core.types import Batch, Loss, Phase, Tensors, Train
+from potluck.core.ways import Way
+
+PLAIN = Train(lr=0.1, momentum=0.0, weight_decay=0.0, clip=0.0)
+EXAMPLES = 20  # as many as are multiplied with the weights on the left
+
+
+def made_up_batches(count: int, width: int = 6, seed: int = 0) -> list[Batch]:
+    rng = torch.Generator().manual_seed(seed)
+    return [
+        (torch.randn(EXAMPLES, width, generator=rng), torch.randint(3, (EXAMPLES,), generator=rng))
+        for _ in range(count)
+    ]
+
+
+def trained(net: nn.Module, way: str, loss: Loss = plain_loss, train: Train = PLAIN, lr: float = 0.1) -> list[Tensor]:
+    """The parameters of a copy of a network after three steps."""
+    net = deepcopy(net)
+    fit(net, Way.called(way).phase(Phase(loss), train, lr), made_up_batches(3), train, lr)
+    return [parameter.detach() for parameter in net.parameters()]
+
+
+def agree(net: nn.Module, loss: Loss = plain_loss, train: Train = PLAIN) -> bool:
+    before = [parameter.detach() for parameter in net.parameters()]
+    expected, found = trained(net, "plain", loss, train), trained(net, "swift", loss, train)
+    assert any(not torch.equal(one, other) for one, other in zip(expected, before, strict=True))  # something was learnt
+    return all(torch.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))
+
+
+def descended(weight: nn.Parameter, loss: Callable[[], Tensor], rate: float | None = 0.5) -> bool:
+    """Whether a backward pass moved a weight itself, and left no gradient behind."""
+    before = weight.detach().clone()
+    with Swift(rate):
+        value = loss()
+    value.backward()
+    moved = not torch.equal(before, weight)
+    assert moved == (weight.grad is None)
+    return moved
+
+
+def two_layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def test_the_backward_pass_takes_the_step() -> None:
+    layer, inputs = nn.Linear(6, 3), torch.randn(EXAMPLES, 6)
+    before = layer.weight.detach().clone()
+    assert descended(layer.weight, lambda: layer(inputs).sum(), rate=0.5)
+    assert torch.allclose(layer.weight, before - 0.5 * inputs.sum(0).expand(3, 6), atol=1e-5)
+    assert layer.bias.grad is not None
+    assert not descended(layer.weight, lambda: layer(inputs).sum(), rate=None)
+
+
+@given(st.integers(1, 70), st.integers(1, 9), st.floats(1e-3, 1))
+def test_training_ends_where_it_does_plainly(examples: int, hidden: int, lr: float) -> None:
+    torch.manual_seed(examples)
+    nets = [nn.Sequential(nn.Linear(6, hidden), nn.ReLU(), nn.Linear(hidden, 3))]
+    nets.append(deepcopy(nets[0]))
+    rng = torch.Generator().manual_seed(hidden)
+    batch = torch.randn(examples, 6, generator=rng), torch.randint(3, (examples,), generator=rng)
+    for net, name in zip(nets, ("plain", "swift"), strict=True):
+        fit(net, Way.called(name).phase(Phase(plain_loss), PLAIN, lr), [batch] * 2, PLAIN, lr)
+    for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        PLAIN,
+        Train(momentum=0.9, weight_decay=0.0, clip=0.0),
+        Train(momentum=0.0, weight_decay=0.1, clip=0.0),
+        Train(momentum=0.0, weight_decay=0.0, clip=0.1),
+        Train(optimizer="adam", weight_decay=0.0, clip=0.0),
+    ],
+)
+def test_every_optimiser_gets_what_it_needs(train: Train) -> None:
+    assert agree(two_layers(), train=train)
+    if train.optimizer == "sgd":  # Adam's steps do not depend on the size of a gradient
+        other = trained(two_layers(), "plain")
+        assert train is PLAIN or not all(map(torch.allclose, other, trained(two_layers(), "plain", train=train)))
+
+
+class Tied(nn.Module):
+    """One layer, used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        found: Tensor = self.head(self.layer(self.layer(inputs).relu()))
+        return found
+
+
+def penalised(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    """A loss that looks at the weights themselves, before and after the network does."""
+    first = net[0].weight  # type: ignore[index]
+    return first.square().sum() + plain_loss(net, batch, extra) + 0.1 * (first @ first.t()).sum()
+
+
+def twice(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    """A network that is asked twice for one step."""
+    return plain_loss(net, batch, extra) + F.mse_loss(net(batch[0] + 1), net(batch[0]).detach())
+
+
+def test_a_weight_that_others_use_as_well_is_left_to_the_optimiser() -> None:
+    torch.manual_seed(0)
+    assert agree(Tied())
+    assert agree(two_layers(), penalised)
+    assert agree(two_layers(), twice)
+    layer, inputs = nn.Linear(6, 6), torch.randn(EXAMPLES, 6)
+    assert not descended(layer.weight, lambda: layer(layer(inputs)).sum())
+    layer.weight.grad = None
+    assert not descended(layer.weight, lambda: layer(inputs).sum() + F.normalize(input=layer.weight).sum())
+
+
+def test_only_parameters_that_are_trained_move() -> None:
+    net = two_layers()
+    net[0].weight.requires_grad_(False)
+    still = net[0].weight.detach().clone()
+    assert agree(net)
+    assert torch.equal(trained(net, "swift")[0], still)
+    given = torch.randn(3, 6, requires_grad=True)  # no parameter: nobody said that it is to be trained
+    with Swift(0.5):
+        F.linear(torch.randn(EXAMPLES, 6), given, torch.zeros(3)).sum().backward()
+    assert given.grad is not None
+
+
+def test_a_step_may_be_taken_in_the_backward_pass_alone() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(6, 3)
+    net.bias.requires_grad_(False)
+    assert agree(net)
+
+
+def test_weights_that_are_computed_get_their_gradients() -> None:
+    torch.manual_seed(0)
+    assert agree(nn.Sequential(weight_norm(nn.Linear(6, 5)), nn.ReLU(), nn.Linear(5, 3)))
+
+
+def test_a_use_that_is_not_seen_ends_in_an_error_and_not_in_wrong_numbers() -> None:
+    """Lists are not looked into; PyTorch notices that what it kept for later has changed."""
+    layer, inputs = nn.Linear(6, 6), torch.randn(EXAMPLES, 6)
+    with Swift(0.5):
+        product = torch.linalg.multi_dot([inputs, layer.weight, layer.weight])
+        loss = layer(product).sum()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
