@@ -80,10 +80,10 @@ def ours(contest: Contest, step: str | dict[str, str], workers: int = 0, note: d
     return contest.rounds * COHORT / (watch.ended - watch.started)
 
 
-def rival(script: str, contest: Contest, data: Path, processes: int, rounds: int) -> float:
+def rival(script: str, contest: Contest, data: Path, processes: int, rounds: int, *form: str) -> float:
     """How many clients a rival trains in a second."""
     command = [str(RIVALS), str(HERE / "rivals" / script), contest.name, "--data", str(data)]
-    command += ["--rounds", str(rounds), "--processes", str(processes)]
+    command += ["--rounds", str(rounds), "--processes", str(processes), *form]
     for _ in range(ATTEMPTS):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if not done.returncode:
@@ -100,12 +100,12 @@ def contestants(contest: Contest, data: Path, tuned: dict[str, str]) -> dict[str
         f"bare loop, {cores()} processes": partial(bare.trainings_per_second, contest.name, cores()),
     }
     if RIVALS.exists():
+        flower = partial(rival, "flower_rival.py", contest, data, cores(), max(1, contest.rounds // 10))
         entered |= {
             "pfl, 1 process": partial(rival, "pfl_rival.py", contest, data, 1, contest.rounds),
             f"pfl, {cores()} processes": partial(rival, "pfl_rival.py", contest, data, cores(), contest.rounds),
-            "Flower's simulation": partial(
-                rival, "flower_rival.py", contest, data, cores(), max(1, contest.rounds // 10)
-            ),
+            "Flower's simulation": flower,
+            "Flower's simulation, as in its tutorials": partial(flower, "--tutorial"),
         }
     return entered
 

@@ -3,7 +3,10 @@
 The message API: weights travel as an ArrayRecord and go into a network that each actor builds once. An actor also reads
 the data once. Both happen in a warm-up round, a FedAvg run of its own on the same actors; then the clock starts.
 
-python benchmarks/rivals/flower_rival.py lr --data FILE.safetensors --rounds 20 [--processes 2]
+With `--tutorial` clients are as in Flower's tutorials: each builds its network and a DataLoader, and an actor has the
+resources that Flower gives it by default.
+
+python benchmarks/rivals/flower_rival.py lr --data FILE.safetensors --rounds 20 [--processes 2] [--tutorial]
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +35,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 client_app = ClientApp()
 
@@ -44,16 +48,23 @@ def own_network(task: str) -> nn.Module:
     return networks.network(task).train()
 
 
+def own_batches(x: Tensor, y: Tensor, tutorial: bool) -> Iterable[Sequence[Tensor]]:
+    """One epoch of one client's examples."""
+    if tutorial:
+        return DataLoader(TensorDataset(x, y), networks.BATCH, shuffle=True)
+    return zip(x.split(networks.BATCH), y.split(networks.BATCH), strict=True)
+
+
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
     """One epoch over one client's examples."""
     config = message.content["config"]
     task = config["task"]
-    net = own_network(task)
+    net = networks.network(task).train() if config["tutorial"] else own_network(task)
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     x, y = networks.read_data(task, config["data"]).client(context.node_config["partition-id"])
     optimizer = torch.optim.SGD(net.parameters(), lr=networks.LEARNING_RATES[task])
-    for inputs, labels in zip(x.split(networks.BATCH), y.split(networks.BATCH), strict=True):
+    for inputs, labels in own_batches(x, y, config["tutorial"]):
         optimizer.zero_grad()
         F.cross_entropy(net(inputs), labels).backward()
         optimizer.step()
@@ -87,7 +98,7 @@ def measure(asked: Namespace) -> tuple[float, ArrayRecord]:
             min_train_nodes=networks.CLIENTS_PER_ROUND,
             min_available_nodes=networks.CLIENTS,
         )
-        config = ConfigRecord({"task": asked.task, "data": asked.data})
+        config = ConfigRecord({"task": asked.task, "data": asked.data, "tutorial": asked.tutorial})
         arrays = ArrayRecord(networks.network(asked.task).state_dict())
         arrays = strategy.start(grid, arrays, num_rounds=1, train_config=config).arrays
         started = time.perf_counter()
@@ -100,7 +111,7 @@ def measure(asked: Namespace) -> tuple[float, ArrayRecord]:
         num_supernodes=networks.CLIENTS,
         backend_config={
             "init_args": {"num_cpus": asked.processes},
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            **({} if asked.tutorial else {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}),
         },
     )
     if not results:
@@ -110,7 +121,7 @@ def measure(asked: Namespace) -> tuple[float, ArrayRecord]:
 
 def main() -> None:
     """Train, evaluate, report."""
-    asked = networks.arguments("Federated averaging in Flower's simulation", processes=2)
+    asked = networks.arguments("Federated averaging in Flower's simulation", processes=2, tutorial=True)
     torch.set_num_threads(1)
     asked.data = str(Path(asked.data).resolve())  # an actor has a working directory of its own
     data = networks.read_data(asked.task, asked.data)

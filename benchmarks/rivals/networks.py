@@ -89,13 +89,15 @@ def accuracy(net: nn.Module, data: Data) -> float:
     return right / len(data.test_y)
 
 
-def arguments(description: str, processes: int) -> argparse.Namespace:
-    """TASK --data FILE --rounds N [--processes P], checked."""
+def arguments(description: str, processes: int, tutorial: bool = False) -> argparse.Namespace:
+    """TASK --data FILE --rounds N [--processes P] [--tutorial, if there is such a form], checked."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("task", choices=sorted(SHAPES))
     parser.add_argument("--data", required=True, metavar="FILE.safetensors")
     parser.add_argument("--rounds", required=True, type=int)
     parser.add_argument("--processes", default=processes, type=int)
+    if tutorial:
+        parser.add_argument("--tutorial", action="store_true")
     asked = parser.parse_args()
     if asked.rounds < 1 or asked.processes < 1:
         sys.exit("--rounds and --processes must be 1 or more.")

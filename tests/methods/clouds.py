@@ -7,7 +7,6 @@ from torch import nn
 
 from potluck.core.client import Site
 from potluck.core.data import Arrays, Holdings
-from potluck.core.evaluate import evaluate
 from potluck.core.fleet import Fleet
 from potluck.core.method import Method
 from potluck.core.server import Ledger, draw_cohort, issue, play_round
@@ -15,6 +14,7 @@ from potluck.core.types import Level, Task, Tensors, Train
 from potluck.data.assignment import Blocks
 from potluck.engines.serial import Serial
 from potluck.parts.batchnorm import calibrate, combine, install
+from whole import evaluate
 
 CLOUDS, CLIENTS, ROUNDS = 4, 8, 12
 FLEET_LEVELS = (Level("full", 1.0), Level("half", 0.5), Level("quarter", 0.25), Level("eighth", 0.125))

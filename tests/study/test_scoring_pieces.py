@@ -10,7 +10,6 @@ from small_experiment import SMALL
 from torch import nn
 
 from potluck.core.data import Arrays, Part
-from potluck.core.evaluate import evaluate
 from potluck.core.types import Train
 from potluck.data.assignment import Fixed
 from potluck.data.dataset import Dataset
@@ -23,6 +22,7 @@ from potluck.study.config import parse_config
 from potluck.study.experiment import assemble, from_config
 from potluck.study.schema import Origin
 from potluck.study.scoring import PIECES, pieces, ready_model, score, score_levels
+from whole import evaluate
 
 CLASSES, WORDS, LENGTH = 4, 7, 5
 

@@ -245,6 +245,24 @@ def test_a_run_that_stopped_while_it_was_timed_is_timed_again(config, tmp_path, 
     assert outcome(tmp_path / "run") == outcome(whole)
 
 
+class StopBefore(Nobody):
+    """Loses patience when the first round is about to begin."""
+
+    def begins(self, rounds, done):
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_stopped_before_its_first_round_keeps_its_ways(config, tmp_path, whole, timing, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        run_config(config, tmp_path / "run", "engine.step=auto", watcher=StopBefore())
+    later = Timing(OTHER)
+    monkeypatch.setattr(run, "time_ways", later)
+    run_config(config, tmp_path / "run", "engine.step=auto", resume=True)
+    assert (timing.asked, later.asked) == (1, 0)
+    assert outcome(tmp_path / "run") == outcome(whole)
+    assert step_in(tmp_path / "run") == CHOSEN
+
+
 def interrupted_with(config, directory, *overrides):
     with pytest.raises(KeyboardInterrupt):
         run_config(config, directory, *overrides, watcher=StopAfter(1))

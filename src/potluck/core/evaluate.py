@@ -28,14 +28,6 @@ class LocalTest:
 
 
 @torch.no_grad()
-def evaluate(
-    net: nn.Module, examples: Examples, goal: Goal = "classes", local: LocalTest | None = None, batch_size: int = 100
-) -> Score:
-    """Score a network in evaluation mode on all examples."""
-    return means_of(sums_over(net, examples, torch.arange(len(examples)), goal, local, batch_size), goal)
-
-
-@torch.no_grad()
 def sums_over(
     net: nn.Module, examples: Examples, chosen: Tensor, goal: Goal, local: LocalTest | None, batch_size: int
 ) -> Sums:

@@ -101,7 +101,8 @@ class RunDirectory:
             return self.rewind()
         write_atomically(self.path / "costs.json", json.dumps([asdict(cost) for cost in costs], indent=1).encode())
         write_atomically(self.metrics, b"")
-        write_atomically(self.config, write_toml(config).encode())
+        if not self.config.exists():  # one that is there may say already which way to train is the fastest
+            write_atomically(self.config, write_toml(config).encode())
         return None
 
     def require_same(self, config: Table) -> None:
