@@ -29,6 +29,7 @@ def test_a_mistake_is_one_sentence(potluck, config, tmp_path, setting, says, mon
     told = potluck("run", config, "--set", setting, "--out", tmp_path / "run")
     assert one_sentence(told), told
     assert says in told.err
+    assert not told.out.strip()  # no bar of a run that never began
 
 
 def test_other_ways_on_resume_are_one_sentence(potluck, config, tmp_path):

@@ -32,11 +32,13 @@ class ProgressBar:
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self.bar, self.task, self.clients = bar, task, 0
+        self.begun = False
 
     def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
         self.bar.console.print(told(ways, timed), markup=False, highlight=False)
 
     def begins(self, rounds: int, done: int) -> None:
+        self.begun = True
         self.bar.update(self.task, total=rounds, completed=done)
 
     def client_done(self, update: Update) -> None:
@@ -63,7 +65,12 @@ def progress_bar(title: str) -> Iterator[ProgressBar]:
         TextColumn("[dim]{task.fields[scores]}"),
     )
     with Progress(*columns, console=console) as bar:
-        yield ProgressBar(bar, bar.add_task(title, total=None, scores="", clients=""))
+        shown = ProgressBar(bar, bar.add_task(title, total=None, scores="", clients=""))
+        try:
+            yield shown
+        finally:
+            if not shown.begun:  # of a run that was refused nothing but the reason is worth a line
+                bar.remove_task(shown.task)
 
 
 def say(sentence: str) -> None:
