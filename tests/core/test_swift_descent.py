@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 import pytest
 import torch
@@ -132,6 +133,8 @@ def test_a_weight_that_others_use_as_well_is_left_to_the_optimiser() -> None:
     assert not descended(layer.weight, lambda: layer(layer(inputs)).sum())
     layer.weight.grad = None
     assert not descended(layer.weight, lambda: layer(inputs).sum() + F.normalize(input=layer.weight).sum())
+    layer.weight.grad = None
+    assert not descended(layer.weight, lambda: layer(torch.linalg.multi_dot([inputs, layer.weight])).sum())
 
 
 def test_only_parameters_that_are_trained_move() -> None:
@@ -158,11 +161,21 @@ def test_weights_that_are_computed_get_their_gradients() -> None:
     assert agree(nn.Sequential(weight_norm(nn.Linear(6, 5)), nn.ReLU(), nn.Linear(5, 3)))
 
 
-def test_a_use_that_is_not_seen_ends_in_an_error_and_not_in_wrong_numbers() -> None:
-    """Lists are not looked into; PyTorch notices that what it kept for later has changed."""
+class Squared(torch.autograd.Function):
+    """An operation of a user's own."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        return weight.square()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (weight,) = ctx.saved_tensors
+        found: Tensor = 2 * weight * gradient
+        return found
+
+
+def test_an_operation_of_a_users_own_counts_as_well() -> None:
     layer, inputs = nn.Linear(6, 6), torch.randn(EXAMPLES, 6)
-    with Swift(0.5):
-        product = torch.linalg.multi_dot([inputs, layer.weight, layer.weight])
-        loss = layer(product).sum()
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
+    assert not descended(layer.weight, lambda: layer(inputs @ Squared.apply(layer.weight)).sum())  # type: ignore[no-untyped-call]

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ class Swift(TorchFunctionMode):
         kwargs = kwargs or {}
         rectified, self.rectified = self.rectified, None
         if self.rate is not None:
-            self.uses.update(id(arg) for arg in (*args, *kwargs.values()) if type(arg) is nn.Parameter)
+            self.uses.update(id(parameter) for parameter in parameters_in((*args, *kwargs.values())))
         if func is F.dropout and args and args[0].dtype == torch.float32 and args[0].device.type == "cpu":
             return dropout(*args, **kwargs)
         if func is F.linear and not kwargs and turning_pays(*args):
@@ -78,6 +78,15 @@ class SwiftLoss:
     def __call__(self, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
         with Swift(self.rate):
             return self.loss(net, batch, extra)
+
+
+def parameters_in(args: Iterable[Any]) -> Iterator[nn.Parameter]:
+    """The parameters among the arguments of an operation, also in lists of tensors."""
+    for arg in args:
+        if type(arg) is nn.Parameter:
+            yield arg
+        elif type(arg) in (list, tuple):
+            yield from (each for each in arg if type(each) is nn.Parameter)
 
 
 def channels_are_last(images: Tensor) -> bool:
