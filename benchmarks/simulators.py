@@ -26,8 +26,8 @@ import potluck
 from potluck.core.threads import cores
 from potluck.core.types import Update
 from potluck.parts.cost import count_macs
-from potluck.study.run import Record
 from potluck.study.tuning import Timed
+from potluck.study.watchers import Record
 
 HERE = Path(__file__).parent
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"

@@ -11,7 +11,7 @@ from potluck.parts.shrink import Shrinkable
 from potluck.study.api import run
 from potluck.study.costs import costs
 from potluck.study.plan import plan
-from potluck.study.run import Result
+from potluck.study.result import Result
 
 __all__ = [
     "Arrays",

@@ -7,7 +7,7 @@ from pathlib import Path
 import potluck
 from potluck.cli import commands
 from potluck.cli.profile import PARTS, profile_table
-from potluck.study.run import Profile
+from potluck.study.result import Profile
 
 ROW = re.compile(r"[│|]\s*(\w+(?: \w+)?)\s*[│|]\s*([\d.]+)\s*[│|]\s*(?:([\d.]+)%)?\s*[│|]")
 

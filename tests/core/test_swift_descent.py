@@ -156,6 +156,19 @@ def test_a_step_may_be_taken_in_the_backward_pass_alone() -> None:
     assert agree(net)
 
 
+def test_whoever_waits_for_a_gradient_gets_it() -> None:
+    layer, inputs = nn.Linear(6, 3), torch.randn(EXAMPLES, 6)
+    handle = layer.weight.register_hook(lambda gradient: gradient * 0)
+    assert not descended(layer.weight, lambda: layer(inputs).sum())
+    assert not layer.weight.grad.any()  # type: ignore[union-attr]
+    handle.remove()
+    handle = layer.weight.register_post_accumulate_grad_hook(lambda weight: None)
+    assert not descended(layer.weight, lambda: layer(inputs).sum())
+    handle.remove()
+    layer.weight.grad = None
+    assert descended(layer.weight, lambda: layer(inputs).sum())
+
+
 def test_weights_that_are_computed_get_their_gradients() -> None:
     torch.manual_seed(0)
     assert agree(nn.Sequential(weight_norm(nn.Linear(6, 5)), nn.ReLU(), nn.Linear(5, 3)))

@@ -13,7 +13,8 @@ from potluck.engines import make_engine
 from potluck.models.norms import Norm
 from potluck.study.config import read_config
 from potluck.study.experiment import from_config
-from potluck.study.run import Result, execute
+from potluck.study.result import Result
+from potluck.study.run import execute
 
 CONFIG = """\
 [task]

@@ -5,7 +5,8 @@ import torch
 from potluck.engines import make_engine
 from potluck.study.config import read_config
 from potluck.study.experiment import from_config
-from potluck.study.run import Nobody, execute
+from potluck.study.run import execute
+from potluck.study.watchers import Nobody
 
 torch.set_num_threads(1)  # networks so small that more threads only wait for each other
 

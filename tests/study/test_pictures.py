@@ -12,8 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from potluck.core.panels import Heatmap, Histogram, Lines
-from potluck.study import pictures
-from potluck.study.pictures import HEIGHT, WIDTH, Axis, axis, cells, page, pen, ramp, round_numbers, shade, short
+from potluck.study.axes import Axis, axis, round_numbers, short
+from potluck.study.axes import named as tick_names
+from potluck.study.colours import MISSING, ramp, shade
+from potluck.study.pictures import HEIGHT, WIDTH, cells, page, pen
 
 SVG = "{http://www.w3.org/2000/svg}"
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64).filter(lambda x: not 1e100 < abs(x) < math.inf)
@@ -96,7 +98,7 @@ def test_neighbours_of_one_colour_are_one_piece() -> None:
 
 def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
     found = cells(torch.tensor([[math.nan, math.inf, -math.inf, 1.0]], dtype=torch.float64), 1.0)
-    assert found == {pictures.MISSING: "M0 0h3v1h-3z", shade(32): "M3 0h1v1h-1z"}
+    assert found == {MISSING: "M0 0h3v1h-3z", shade(32): "M3 0h1v1h-1z"}
 
 
 @pytest.mark.parametrize("logarithmic", [False, True])
@@ -147,9 +149,9 @@ def test_ticks_are_few_round_and_inside(low: float, span: float) -> None:
 
 
 def test_ticks_can_be_told_apart() -> None:
-    named = [name for _, name in pictures.named(axis((12.31, 12.33), 100).ticks())]
+    named = [name for _, name in tick_names(axis((12.31, 12.33), 100).ticks())]
     assert named == ["12.31", "12.315", "12.32", "12.325", "12.33"]
-    named = [name for _, name in pictures.named(axis((0.0, 1.0), 100).ticks())]
+    named = [name for _, name in tick_names(axis((0.0, 1.0), 100).ticks())]
     assert named == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
 
 
@@ -169,7 +171,7 @@ def test_decades_are_the_ticks_of_a_logarithmic_axis() -> None:
 def test_ticks_of_nearly_equal_values_leave_room_for_the_axis_name() -> None:
     found = axis((3.203041, 3.203073), 100)
     assert found.at(3.203057) == pytest.approx(50, abs=0.1)
-    assert max(len(name) for _, name in pictures.named(found.ticks())) <= 6
+    assert max(len(name) for _, name in tick_names(found.ticks())) <= 6
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -3.0, 1e-280, 5e-324])

@@ -17,7 +17,7 @@ from potluck.core.errors import RunError
 from potluck.data import sources
 from potluck.models.catalogue import find_model
 from potluck.study.config import read_config
-from potluck.study.run import Nobody
+from potluck.study.watchers import Nobody
 
 
 @pytest.fixture(scope="module")

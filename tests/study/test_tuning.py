@@ -10,9 +10,9 @@ from potluck.core import trial
 from potluck.core.errors import ConfigError, PotluckError, RunError
 from potluck.study import run
 from potluck.study.config import read_config
-from potluck.study.run import Nobody
 from potluck.study.step import same_ways, ways_of
 from potluck.study.tuning import fastest, told
+from potluck.study.watchers import Nobody
 
 LEVELS = ["big", "small"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from potluck.cli.show import table_of
-from potluck.study.run import Profile
+from potluck.study.result import Profile
 
 PARTS = {
     "tuning": "trying ways to train",

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from potluck.core.types import Update
-from potluck.study.run import Record
 from potluck.study.tuning import Timed, told
+from potluck.study.watchers import Record
 
 
 class Terminal(Console):

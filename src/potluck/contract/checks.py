@@ -18,8 +18,9 @@ from potluck.core.server import play_round
 from potluck.core.types import Tensors, Update
 from potluck.engines import make_engine
 from potluck.parts.cost import count_parameters
-from potluck.study.run import Nobody, Record, execute
+from potluck.study.run import execute
 from potluck.study.schema import Origin, as_table, read_table
+from potluck.study.watchers import Nobody, Record
 
 ORDER_TOLERANCE = 1e-6  # sums in another order differ in the last bits only
 

@@ -65,6 +65,8 @@ class Swift(TorchFunctionMode):
         """The step that a weight may take in its backward pass; none where its gradient is somebody else's, too."""
         if self.rate is None or type(weight) is not nn.Parameter:
             return None
+        if weight._backward_hooks or weight._post_accumulate_grad_hooks:  # somebody waits for its gradient
+            return None
         return Descent(self.rate, self.uses, id(weight))
 
 

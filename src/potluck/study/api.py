@@ -26,9 +26,11 @@ from potluck.data.partitions import Partition, partition_named
 from potluck.engines import make_engine
 from potluck.study.config import EngineSection, FleetSection, Named, TaskSection, read_plug
 from potluck.study.experiment import assemble
-from potluck.study.run import Result, Rounds, Watcher, execute
+from potluck.study.result import Result
+from potluck.study.run import execute
 from potluck.study.schema import Origin, Table, as_table, read_table
 from potluck.study.step import Step
+from potluck.study.watchers import Rounds, Watcher
 
 Settings = TypeVar("Settings")
 ROUNDS = Rounds()

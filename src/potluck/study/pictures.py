@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from textwrap import wrap
 
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from potluck.core.panels import Heatmap, Histogram, Lines, Panel
 from potluck.data.picture import DOT, FAINT, INK, text
+from potluck.study.axes import Axis, axis, drawable, named, short
+from potluck.study.colours import SHADES, ramp, shade
 from potluck.study.inspection import spread
 
 COLUMNS = 4
@@ -23,11 +25,7 @@ BESIDE = WIDTH + 12  # where legend and colour scale begin
 BROAD = 310  # the width of a plot that has nothing beside it
 HEADER = 50
 FEWEST_BINS, MOST_BINS = 8, 40
-SHADES = 32  # of each sign in a heatmap
 NAMED = 16  # lines in a legend
-TINY = 1e-290  # below it floating-point numbers lose their digits
-NEGATIVE, POSITIVE, MISSING = (33, 102, 172), (178, 24, 43), "#999999"
-FIRST_TO_LAST = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (240, 180, 20))
 
 
 def page(title: str, panels: Sequence[Panel]) -> str:
@@ -67,66 +65,6 @@ def heading(title: str) -> Iterator[str]:
 
 
 # ---- axes ----
-
-
-@dataclass(frozen=True)
-class Axis:
-    """From values to pixels, and where ticks are."""
-
-    low: float
-    high: float
-    length: float
-    logarithmic: bool = False
-    whole: bool = False  # only whole numbers are ticks
-
-    def at(self, value: float) -> float:
-        """How many pixels along the axis a value is."""
-        low, high, here = (math.log10(v) if self.logarithmic else v for v in (self.low, self.high, value))
-        return self.length * (here - low) / (high - low)
-
-    def ticks(self) -> list[float]:
-        """Round numbers within its ends."""
-        if not self.logarithmic:
-            found = round_numbers(self.low, self.high)
-            return [tick for tick in found if abs(tick - round(tick)) < 1e-9] if self.whole else found
-        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-        every = math.ceil((last - first + 1) / 6)
-        return [10.0**power for power in range(first, last + 1, every)]
-
-
-def axis(values: Iterable[float], length: float, logarithmic: bool = False, room: float = 0.0) -> Axis:
-    """An axis that holds all values that can be drawn, and on a linear one a share of room at both ends."""
-    shown = [value for value in values if drawable(value, logarithmic)]
-    low, high = min(shown, default=1.0), max(shown, default=1.0)
-    if logarithmic:  # to whole decades, so that there are ticks
-        low, high = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
-        return Axis(low, high if high > low else 10 * low, length, True)
-    largest = max(abs(low), abs(high))
-    least = 1e-3 * largest if largest > TINY else 1.0  # closer together, ticks would need too many digits
-    if high - low < least:
-        low, high = (low + high - least) / 2, (low + high + least) / 2
-    free = room * (high - low)
-    return Axis(low - free, high + free, length)
-
-
-def drawable(value: float, logarithmic: bool) -> bool:
-    """Whether a value has a place on an axis."""
-    return math.isfinite(value) and (value > TINY or not logarithmic)
-
-
-def round_numbers(low: float, high: float, most: int = 6) -> list[float]:
-    """At most so many multiples of 1, 2 or 5 times a power of ten, between two numbers."""
-    power = 10.0 ** math.floor(math.log10((high - low) / most))
-    step = next((s for s in (power, 2 * power, 5 * power) if (high - low) / s < most), 10 * power)
-    return [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-
-
-def named(ticks: Sequence[float]) -> Iterator[tuple[float, str]]:
-    """Ticks with their numbers, in as many digits as tell them apart."""
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
-    for tick in ticks:
-        names = (short(tick, digits) for digits in range(1, 16))
-        yield tick, next((name for name in names if abs(float(name) - tick) <= 1e-3 * step), short(tick))
 
 
 def frame(across: Axis, up: Axis, x_name: str, y_name: str) -> Iterator[str]:
@@ -241,13 +179,6 @@ def cells(values: Tensor, limit: float) -> dict[str, str]:
     return {colour: "".join(pieces) for colour, pieces in paths.items()}
 
 
-def shade(number: int) -> str:
-    """The colour of a value in `SHADES` steps from 0 to the limit."""
-    if abs(number) > SHADES:
-        return MISSING
-    return mixed((255, 255, 255), NEGATIVE if number < 0 else POSITIVE, abs(number) / SHADES)
-
-
 def colour_scale(limit: float) -> Iterator[str]:
     """A bar of all colours with the numbers they stand for."""
     step = HEIGHT / (2 * SHADES + 1)
@@ -259,28 +190,7 @@ def colour_scale(limit: float) -> Iterator[str]:
         yield label(BESIDE + 18, HEIGHT * place / 4 + 4, short(value), "start")
 
 
-# ---- colours and words ----
-
-
-def mixed(one: Sequence[int], other: Sequence[int], share: float) -> str:
-    """A colour on the way from one to another."""
-    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in zip(one, other, strict=True))
-
-
-def ramp(count: int) -> list[str]:
-    """So many colours, from dark to light in order."""
-    found = []
-    for place in range(count):
-        along = place / max(count - 1, 1) * (len(FIRST_TO_LAST) - 1)
-        stop = min(int(along), len(FIRST_TO_LAST) - 2)
-        found.append(mixed(FIRST_TO_LAST[stop], FIRST_TO_LAST[stop + 1], along - stop))
-    return found
-
-
-def short(value: float, digits: int = 3) -> str:
-    """A number with few digits, written as people do: 0.25, 1500, 3e-5."""
-    written = f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"
-    return written.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+# ---- words ----
 
 
 def safe(words: str) -> str:

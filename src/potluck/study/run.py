@@ -2,110 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from torch import nn
 
 from potluck.core.clock import Clock
 from potluck.core.engine import Engine
-from potluck.core.errors import ConfigError, RunError
+from potluck.core.errors import RunError
 from potluck.core.fit import learning_rate
 from potluck.core.server import Ledger, draw_cohort, play_round
-from potluck.core.types import Client, Level, Tensors, Update
+from potluck.core.types import Client, Level
 from potluck.core.ways import Way
 from potluck.parts.cost import LevelCost
 from potluck.study.experiment import Experiment
 from potluck.study.record import Progress, RunDirectory, step_of
+from potluck.study.result import Profile, Result
 from potluck.study.schema import Table
 from potluck.study.scoring import Scored, measured, ready_model, score_levels
 from potluck.study.step import AUTO, Step, ways_of
-from potluck.study.tuning import Timed, fastest, time_ways, told
-
-Record = dict[str, Any]
+from potluck.study.tuning import fastest, time_ways
+from potluck.study.watchers import Nobody, Record, Watcher
 
 PATIENCE = 3  # rounds without a single usable update before a run is stopped
-
-
-class Watcher(Protocol):
-    """Whoever wants to know how a run is going."""
-
-    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None: ...
-
-    def begins(self, rounds: int, done: int) -> None: ...
-
-    def client_done(self, update: Update) -> None: ...
-
-    def round_done(self, record: Record) -> None: ...
-
-
-class Nobody:
-    """Watches nothing."""
-
-    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
-        pass
-
-    def begins(self, rounds: int, done: int) -> None:
-        pass
-
-    def client_done(self, update: Update) -> None:
-        pass
-
-    def round_done(self, record: Record) -> None:
-        pass
-
-
-class Rounds(Nobody):
-    """Says how every evaluated round went, a line each on the error stream, where it is in nobody's way."""
-
-    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
-        print(told(ways, timed), file=sys.stderr, flush=True)
-
-    def begins(self, rounds: int, done: int) -> None:
-        self.rounds = rounds
-
-    def round_done(self, record: Record) -> None:
-        scores = {name: found["accuracy"] for name, found in record["levels"].items() if found["accuracy"] is not None}
-        if scores:
-            shown = ", ".join(f"{name} {accuracy:.1%}" for name, accuracy in scores.items())
-            print(f"round {record['round']}/{self.rounds}: {shown}", file=sys.stderr, flush=True)
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Where a run's time went."""
-
-    seconds: Mapping[str, float]  # of this process, by what they were spent on
-    total: float
-    busy: float  # seconds that clients trained, of all places together
-    places: int  # that clients can train in at once
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came out of a run."""
-
-    state: Tensors  # the server's
-    models: Mapping[str, nn.Module]  # a plain network per level
-    metrics: list[Record]  # one record per round
-    costs: list[LevelCost]
-    profile: Profile
-    directory: Path | None = None
-
-    @property
-    def accuracy(self) -> dict[str, float]:
-        """The accuracy of every level's model after the last round."""
-        return {level: found["accuracy"] for level, found in self.metrics[-1]["levels"].items()}
-
-    def export(self, level: str) -> nn.Module:
-        """The model for devices of this level: a plain network in evaluation mode, yours to keep."""
-        if level not in self.models:
-            raise ConfigError(f"there is no model for level '{level}'; there is one for {', '.join(self.models)}")
-        return self.models[level]
 
 
 def execute(
