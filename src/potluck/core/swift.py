@@ -12,8 +12,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,41 +24,79 @@ from torch.overrides import TorchFunctionMode
 from potluck.core.operations import Descent, Turned, dropout, max_pool2d
 from potluck.core.types import Batch, Loss, Tensors
 
-RELUS = (F.relu, torch.relu, Tensor.relu)
+RELUS = frozenset((F.relu, torch.relu, Tensor.relu))
+Args = Sequence[Any]
+Kwargs = dict[str, Any]
 
 
 class Swift(TorchFunctionMode):
     """Inside of it, networks that call PyTorch get the faster operations.
 
     With a rate, the step that a backward pass leads to is w - rate·g, and the pass may take part of it itself.
+
+    Every operation comes through here, so what is not replaced must not be held up.
     """
 
     def __init__(self, rate: float | None = None) -> None:
         super().__init__()
         self.rate = rate
-        self.uses: Counter[int] = Counter()  # how often each parameter was handed to an operation, by its id
+        self.uses: dict[int, int] = {}  # how often each parameter was handed to an operation, by its id
         self.rectified: tuple[Tensor, Tensor] | None = (
             None  # what the last operation made and of what, if it was a ReLU
         )
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+        self, func: Callable[..., Any], types: Any, args: Args = (), kwargs: Kwargs | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        rectified, self.rectified = self.rectified, None
         if self.rate is not None:
-            self.uses.update(id(parameter) for parameter in parameters_in((*args, *kwargs.values())))
-        if func is F.dropout and args and args[0].dtype == torch.float32 and args[0].device.type == "cpu":
-            return dropout(*args, **kwargs)
-        if func is F.linear and not kwargs and turning_pays(*args):
-            return Turned.apply(*args, self.descent(args[1]))  # type: ignore[no-untyped-call]
-        if func is F.max_pool2d and args and channels_are_last(args[0]) and not kwargs.get("return_indices"):
-            of = rectified[1] if rectified and rectified[0] is args[0] else None
-            return max_pool2d(of, *args, **kwargs)
+            self.count(args)
+            self.count(kwargs.values() if kwargs else ())
+        rectified, self.rectified = self.rectified, None
+        if func in RELUS:
+            return self.relu(func, args, kwargs or {})
+        if func is F.linear:
+            return self.linear(args, kwargs or {})
+        if func is F.max_pool2d:
+            return self.max_pool2d(rectified, args, kwargs or {})
+        if func is F.dropout:
+            return self.dropout(args, kwargs or {})
+        return func(*args, **kwargs) if kwargs else func(*args)
+
+    def count(self, args: Iterable[Any]) -> None:
+        """Note the parameters among the arguments of an operation, also in lists of tensors."""
+        for arg in args:
+            kind = type(arg)
+            if kind is nn.Parameter:
+                self.uses[id(arg)] = self.uses.get(id(arg), 0) + 1
+            elif kind is list or kind is tuple:
+                self.count(each for each in arg if type(each) is nn.Parameter)
+
+    def relu(self, func: Callable[..., Tensor], args: Args, kwargs: Kwargs) -> Tensor:
+        """The ReLU itself, which max pooling may want to know of."""
         result = func(*args, **kwargs)
-        if func in RELUS and args and not kwargs.get("inplace") and channels_are_last(args[0]):
+        if args and not kwargs.get("inplace") and channels_are_last(args[0]):
             self.rectified = result, args[0]
         return result
+
+    def linear(self, args: Args, kwargs: Kwargs) -> Tensor:
+        """x Wᵀ + b, with the weights on the left where that pays."""
+        if kwargs or not turning_pays(*args):
+            return F.linear(*args, **kwargs)
+        result: Tensor = Turned.apply(*args, self.descent(args[1]))  # type: ignore[no-untyped-call]
+        return result
+
+    def max_pool2d(self, rectified: tuple[Tensor, Tensor] | None, args: Args, kwargs: Kwargs) -> Tensor:
+        """Max pooling, and the backward pass of the ReLU before it."""
+        if not args or kwargs.get("return_indices") or not channels_are_last(args[0]):
+            return F.max_pool2d(*args, **kwargs)
+        of = rectified[1] if rectified and rectified[0] is args[0] else None
+        return max_pool2d(of, *args, **kwargs)
+
+    def dropout(self, args: Args, kwargs: Kwargs) -> Tensor:
+        """Dropout whose numbers are drawn at once."""
+        if not args or args[0].dtype != torch.float32 or args[0].device.type != "cpu":
+            return F.dropout(*args, **kwargs)
+        return dropout(*args, **kwargs)
 
     def descent(self, weight: Tensor) -> Descent | None:
         """The step that a weight may take in its backward pass; none where its gradient is somebody else's, too."""
@@ -80,15 +117,6 @@ class SwiftLoss:
     def __call__(self, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
         with Swift(self.rate):
             return self.loss(net, batch, extra)
-
-
-def parameters_in(args: Iterable[Any]) -> Iterator[nn.Parameter]:
-    """The parameters among the arguments of an operation, also in lists of tensors."""
-    for arg in args:
-        if type(arg) is nn.Parameter:
-            yield arg
-        elif type(arg) in (list, tuple):
-            yield from (each for each in arg if type(each) is nn.Parameter)
 
 
 def channels_are_last(images: Tensor) -> bool:
