@@ -8,7 +8,7 @@ from small_experiment import SMALL, StopAfter, content, run_config, without_seco
 
 from potluck.core import trial
 from potluck.core.errors import ConfigError, PotluckError, RunError
-from potluck.study import run
+from potluck.study import run, watchers
 from potluck.study.config import read_config
 from potluck.study.step import same_ways, ways_of
 from potluck.study.tuning import fastest, told
@@ -365,7 +365,7 @@ def test_a_level_that_takes_no_part_is_not_timed(config, tmp_path):
 @pytest.mark.parametrize("ways", ["channels-last", "swift", "stacked-3"])
 def test_trials_leave_no_trace_in_the_bits(config, tmp_path, ways, monkeypatch):
     monkeypatch.setattr(run, "fastest", lambda timed, levels: dict.fromkeys(levels, ways))
-    monkeypatch.setattr(run.Rounds, "tuned", lambda *told: None)
+    monkeypatch.setattr(watchers.Rounds, "tuned", lambda *told: None)
     run_config(config, tmp_path / "auto", "engine.step=auto", "method.static_norm=false")
     run_config(config, tmp_path / "pinned", f"engine.step={ways}", "method.static_norm=false")
     assert outcome(tmp_path / "auto") == outcome(tmp_path / "pinned")
