@@ -221,6 +221,15 @@ def test_a_relu_before_max_pooling_has_no_backward_pass_of_its_own() -> None:
         assert "AccumulateGrad" in type(pooled.grad_fn.next_functions[0][0]).__name__
 
 
+def test_what_was_rectified_is_held_no_longer_than_to_the_next_operation() -> None:
+    images = numbers((2, 3, 6, 6)).contiguous(memory_format=LAST)
+    with Swift() as mode:
+        F.relu(images)
+        assert mode.rectified is not None
+        torch.exp(images)
+        assert mode.rectified is None
+
+
 OTHERWISE: dict[str, Callable[[Tensor], Tensor]] = {
     "in place": lambda x: F.max_pool2d(F.relu(x, inplace=True), 2),
     "module in place": nn.Sequential(nn.ReLU(inplace=True), nn.MaxPool2d(2)),
