@@ -19,6 +19,7 @@ from potluck.core.fleet import Assignment
 from potluck.core.method import Method
 from potluck.core.random import stream
 from potluck.core.types import Train
+from potluck.data import sources
 from potluck.data.assignment import assignment_named
 from potluck.data.dataset import Dataset
 from potluck.data.own import examples_from
@@ -62,10 +63,10 @@ def run(
 ) -> Result:
     """Train one network per device class in a simulated federation.
 
-    `model` is your network, or a function of the width that builds one; `levels` gives each device class
-    its width. `data` is
-    a `Dataset` of Potluck's, a pair of arrays or tensors, or any `torch.utils.data.Dataset` of
-    (input, label) pairs; `test` is more of the same, or the share of the data to hold out. With
+    `model` is your network, or a function of the width that builds one; `levels` gives each device class its width.
+    `data` is the name of a data set that Potluck knows, such as "digits", a `Dataset` of Potluck's, a pair of arrays or
+    tensors, or any `torch.utils.data.Dataset` of (input, label) pairs; `test` is more of the same, or the share of your
+    own data to hold out. With
     `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
     `step="auto"` finds the fastest way to run each level's training steps first.
     Every evaluated round is told on the error stream; `watcher=None` keeps quiet.
@@ -141,6 +142,8 @@ def as_dataset(data: Any, test: Any, seed: int) -> Dataset:
     """The user's data, divided into what clients hold and what models are scored on."""
     if isinstance(data, Dataset):
         return data
+    if isinstance(data, str) and data in {known.name for known in sources.catalogue()}:
+        return sources.load(data)
     examples = examples_from(data)
     if isinstance(test, float):
         kept, scored = hold_out(examples, test, seed)
