@@ -41,9 +41,7 @@ class Swift(TorchFunctionMode):
         super().__init__()
         self.rate = rate
         self.uses: dict[int, int] = {}  # how often each parameter was handed to an operation, by its id
-        self.rectified: tuple[Tensor, Tensor] | None = (
-            None  # what the last operation made and of what, if it was a ReLU
-        )
+        self.rectified: tuple[Tensor, Tensor] | None = None  # the last operation's result and input, if a ReLU
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Args = (), kwargs: Kwargs | None = None
