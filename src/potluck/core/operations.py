@@ -73,8 +73,11 @@ def max_pool2d(
 ) -> Tensor:
     """Max pooling of images whose channels come last; the gradient goes to what was rectified to get them, if known."""
     settings = (pair(kernel_size), pair(stride or kernel_size), pair(padding), pair(dilation), ceil_mode)
-    source = images if rectified is None else rectified
-    pooled: Tensor = MaxPool.apply(source, images.detach(), settings)  # type: ignore[no-untyped-call]
+    pooled: Tensor = (
+        MaxPool.apply(images, images.detach(), settings, False)  # type: ignore[no-untyped-call]
+        if rectified is None
+        else MaxPool.apply(rectified, images.detach(), settings, True)  # type: ignore[no-untyped-call]
+    )
     return pooled
 
 
@@ -86,14 +89,13 @@ def pair(size: int | Sequence[int]) -> list[int]:
 class MaxPool(torch.autograd.Function):
     """Max pooling whose gradient is written straight into memory with channels last.
 
-    If the images are another tensor's ReLU, the gradient is that tensor's: what passes is what was above 0, and the
-    largest of a window, which alone gets a gradient, was if the pooled value is.
+    If the images are the source rectified, and not the source itself, the gradient is the source's all the same. What
+    passes a ReLU is what was above 0; the largest of a window, which alone gets a gradient, was if the pooled value is.
     """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, source: Tensor, images: Tensor, settings: tuple[Any, ...]) -> Tensor:
+    def forward(ctx: FunctionCtx, source: Tensor, images: Tensor, settings: tuple[Any, ...], rectified: bool) -> Tensor:
         pooled, places = torch.ops.aten.max_pool2d_with_indices(images, *settings)
-        rectified = source.data_ptr() != images.data_ptr()
         ctx.save_for_backward(images, places, *([pooled] if rectified else []))
         ctx.settings = settings  # type: ignore[attr-defined]
         result: Tensor = pooled
@@ -101,11 +103,11 @@ class MaxPool(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         images, places, *pooled = ctx.saved_tensors
         last = gradient.contiguous(memory_format=torch.channels_last)
         if pooled:
             last = torch.ops.aten.threshold_backward(last, pooled[0], 0)
         into = torch.empty_like(images)
         torch.ops.aten.max_pool2d_with_indices_backward.grad_input(last, images, *ctx.settings, places, grad_input=into)
-        return into, None, None
+        return into, None, None, None

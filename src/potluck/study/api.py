@@ -66,8 +66,8 @@ def run(
     `model` is your network, or a function of the width that builds one; `levels` gives each device class its width.
     `data` is the name of a data set that Potluck knows, such as "digits", a `Dataset` of Potluck's, a pair of arrays or
     tensors, or any `torch.utils.data.Dataset` of (input, label) pairs; `test` is more of the same, or the share of your
-    own data to hold out. With
-    `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
+    own data to hold out. With `out` the run is recorded in that directory, and `resume=True` continues it after an
+    interruption.
     `step="auto"` finds the fastest way to run each level's training steps first.
     Every evaluated round is told on the error stream; `watcher=None` keeps quiet.
 
