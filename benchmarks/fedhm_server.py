@@ -21,7 +21,7 @@ from potluck.core.random import stream
 from potluck.core.types import Client, Context, Level, Task, Tensors, Update
 from potluck.methods.fedhm import FedHM, relative_weight
 from potluck.models.catalogue import find_model
-from potluck.parts.lowrank import factor_names
+from potluck.parts.lowrank.layers import factor_names
 
 GAMMAS = (1.0, 0.5, 0.25, 0.125, 1.0, 0.5, 0.25, 0.125, 0.5, 0.25)
 ROUNDS, WARM_UP = 5, 2

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from potluck.core.types import Context, Level, Task
 from potluck.methods.flanc import FLANC
 from potluck.models.catalogue import find_model, input_for
-from potluck.parts.compose import (
+from potluck.parts.compose.layers import (
     GROUPED_COST,
     Bank,
     compose_layers,

@@ -25,7 +25,7 @@ from tasks import CLIENTS, COHORT, CONTESTS, EXAMPLES, Contest, InOrder
 import potluck
 from potluck.core.threads import cores
 from potluck.core.types import Update
-from potluck.parts.cost import count_macs
+from potluck.parts.cost.level import count_macs
 from potluck.study.tuning import Timed
 from potluck.study.watchers import Record
 

@@ -20,11 +20,11 @@ from potluck.core.fit import fit
 from potluck.core.method import Method
 from potluck.core.threads import one_thread
 from potluck.core.types import Context, Job, Level, Task, Train
-from potluck.core.ways import CHANNELS_LAST, PLAIN, Way
+from potluck.core.ways.way import CHANNELS_LAST, PLAIN, Way
 from potluck.methods.fedhm import FedHM
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.catalogue import find_model
-from potluck.parts.cost import example_batch, level_cost, measure_step, typical_job
+from potluck.parts.cost.level import example_batch, level_cost, measure_step, typical_job
 
 RATIOS = {"fedhm": (1.0, 0.5, 0.25, 0.125), "heterofl": (1.0, 0.64, 0.5, 0.35)}  # as FedHM's authors compare them
 REPEATS = 9

@@ -7,7 +7,7 @@ from potluck.core.errors import PotluckError
 from potluck.core.method import Method
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Train, Update
 from potluck.data.dataset import Dataset
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.api import run
 from potluck.study.costs import costs
 from potluck.study.plan import plan

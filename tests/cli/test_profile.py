@@ -60,8 +60,8 @@ def test_every_part_that_was_timed_is_told(potluck, config, tmp_path, monkeypatc
 
 
 def test_tuning_is_a_part_of_its_own(potluck, config, tmp_path, monkeypatch):
-    monkeypatch.setattr("potluck.core.trial.TURNS", 1)
-    monkeypatch.setattr("potluck.core.trial.STACKS", ())
+    monkeypatch.setattr("potluck.core.ways.trial.TURNS", 1)
+    monkeypatch.setattr("potluck.core.ways.trial.STACKS", ())
     arguments = ("--set", "engine.step=auto", "--set", "task.rounds=1", "--out", tmp_path / "run")
     told, (profile,) = profiled(potluck, monkeypatch, config, *arguments, "--profile")
     rows = require_complete(told, profile)

@@ -41,8 +41,8 @@ def test_other_ways_on_resume_are_one_sentence(potluck, config, tmp_path):
 
 
 def test_the_config_beside_a_run_gives_it_again(potluck, config, tmp_path, monkeypatch):
-    monkeypatch.setattr("potluck.core.trial.TURNS", 1)
-    monkeypatch.setattr("potluck.core.trial.STACKS", ())
+    monkeypatch.setattr("potluck.core.ways.trial.TURNS", 1)
+    monkeypatch.setattr("potluck.core.ways.trial.STACKS", ())
     auto = ("--set", "engine.step=auto", "--set", "method.static_norm=false")
     assert potluck("run", config, *FEW, *auto, "--out", tmp_path / "run").code == 0
     assert potluck("run", tmp_path / "run" / "config.toml", "--out", tmp_path / "again").code == 0

@@ -14,7 +14,7 @@ from potluck.core.client import train, train_in
 from potluck.core.evaluate import sums_over
 from potluck.core.method import Method, plain_loss
 from potluck.core.types import Batch, Context, Job, Level, Phase, Tensors
-from potluck.core.ways import Way
+from potluck.core.ways.way import Way
 from potluck.methods.fjord import FjORD
 from potluck.methods.heterofl import HeteroFL
 from potluck.methods.splitmix import SplitMix

@@ -37,10 +37,10 @@ from potluck.core.client import Site, perform_bundle, train, train_in
 from potluck.core.errors import ConfigError, UpdateError
 from potluck.core.method import Method, cross_entropy, plain_loss
 from potluck.core.server import Ledger, bundles, issue
-from potluck.core.stacked import clip_each
 from potluck.core.tensors import copied
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Train, Update
-from potluck.core.ways import Way
+from potluck.core.ways.stacked import clip_each
+from potluck.core.ways.way import Way
 from potluck.engines.bundles import in_bundles
 from potluck.methods.fedrolex import FedRolex
 from potluck.methods.heterofl import HeteroFL

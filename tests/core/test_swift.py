@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from potluck.core.swift import Swift, channels_are_last
+from potluck.core.ways.swift import Swift, channels_are_last
 
 LAST = torch.channels_last
 

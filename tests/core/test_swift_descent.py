@@ -16,9 +16,9 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from potluck.core.fit import fit
 from potluck.core.method import plain_loss
-from potluck.core.swift import Swift
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
-from potluck.core.ways import Way
+from potluck.core.ways.swift import Swift
+from potluck.core.ways.way import Way
 
 PLAIN = Train(lr=0.1, momentum=0.0, weight_decay=0.0, clip=0.0)
 EXAMPLES = 20  # as many as are multiplied with the weights on the left

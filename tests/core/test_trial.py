@@ -13,14 +13,14 @@ from small_sites import BRISK, CLASSES, NARROW, WIDE, batch_normed, client_of, c
 from torch import nn
 
 from potluck import methods
-from potluck.core import trial
 from potluck.core.client import Site
 from potluck.core.errors import ConfigError, UpdateError
 from potluck.core.method import Method
 from potluck.core.tensors import copied
-from potluck.core.trial import BATCHES, SECONDS, STACKED_SCALARS, TURNS, candidates, enough, try_ways
 from potluck.core.types import Job, Level, Tensors, Train
-from potluck.core.ways import Way
+from potluck.core.ways import trial
+from potluck.core.ways.trial import BATCHES, SECONDS, STACKED_SCALARS, TURNS, candidates, enough, try_ways
+from potluck.core.ways.way import Way
 from potluck.methods.fjord import FjORD
 
 HASTE = 1  # turns are enough here

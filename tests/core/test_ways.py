@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.types import Batch, Level, Phase, Tensors, Train
-from potluck.core.ways import Way, way_of
+from potluck.core.ways.way import Way, way_of
 
 PLAIN, SWIFT, CHANNELS_LAST = (Way.called(name) for name in ("plain", "swift", "channels-last"))
 LAST = torch.channels_last

@@ -15,8 +15,8 @@ from potluck.core.data import Holdings
 from potluck.core.errors import DataError
 from potluck.core.random import stream
 from potluck.data.partitions import IID
-from potluck.data.picture import picture
 from potluck.data.skew import skew, table
+from potluck.report.holdings_picture import picture
 
 TARGETS = torch.tensor([0, 0, 0, 1, 1, 2])
 HOLDINGS = Holdings.of_lists([torch.tensor([0, 3]), torch.tensor([5, 4, 1]), torch.tensor([2])])

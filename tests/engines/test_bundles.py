@@ -24,7 +24,7 @@ from potluck.core.method import Method
 from potluck.core.server import Ledger, issue, play_round
 from potluck.core.tensors import copied, state_of
 from potluck.core.types import Client, Context, Job, Task, Tensors, Train, Update
-from potluck.core.ways import Way
+from potluck.core.ways.way import Way
 from potluck.engines.local import Assigned, Local
 from potluck.engines.serial import Serial
 from potluck.methods.heterofl import HeteroFL

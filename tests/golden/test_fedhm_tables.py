@@ -11,8 +11,8 @@ from potluck.core.errors import ModelError
 from potluck.core.types import Context, Level, Task
 from potluck.methods.fedhm import FedHM
 from potluck.models.catalogue import find_model
-from potluck.parts.paper_counts import fedhm_macs
-from potluck.parts.width import shapes_of
+from potluck.parts.cost.paper_counts import fedhm_macs
+from potluck.parts.cut.plan import shapes_of
 from potluck.study.costs import costs
 
 SHAPES = {"cifar": (3, 32, 32), "tiny-imagenet": (3, 64, 64)}

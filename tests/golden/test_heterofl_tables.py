@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 from counting import build, example, example_for, parameters
 
-from potluck.parts.paper_counts import heterofl_flops
+from potluck.parts.cost.paper_counts import heterofl_flops
 
 LEVELS = {"a": 1, "b": 1 / 2, "c": 1 / 4, "d": 1 / 8, "e": 1 / 16}
 

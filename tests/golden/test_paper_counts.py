@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.models.rnn import rnn
-from potluck.parts.paper_counts import fedhm_macs, heterofl_flops
+from potluck.parts.cost.paper_counts import fedhm_macs, heterofl_flops
 
 IMAGE = torch.zeros(1, 2, 4, 4)
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from potluck.core.threads import one_thread
 from potluck.models.catalogue import find_model, input_for
-from potluck.parts.channels import Rounding
-from potluck.parts.plans import counts_between
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.cut.channels import Rounding
+from potluck.parts.shrink.shrinkable import Shrinkable
+from potluck.parts.width.between import counts_between
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from potluck.contract.checks import CHECKS
 from potluck.core.errors import ConfigError, ModelError
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods.fedhm import FedHM, relative_weight
-from potluck.parts import budget
-from potluck.parts.cost import count_macs, count_parameters
-from potluck.parts.prices import Price, PriceList
+from potluck.parts.cost.level import count_macs, count_parameters
+from potluck.parts.lowrank import budget
+from potluck.parts.lowrank.prices import Price, PriceList
 from potluck.study.schema import Origin, read_table
 
 WHOLE, HALF, QUARTER, EIGHTH = FLEET_LEVELS

@@ -16,7 +16,7 @@ from potluck.methods import fjord
 from potluck.methods.fjord import FjORD, distillation, distilled_loss, drawn_loss, widths
 from potluck.models.rnn import rnn
 from potluck.models.transformer import transformer
-from potluck.parts.nested import Nested
+from potluck.parts.width.nested import Nested
 
 WIDE, HALF, QUARTER = Level("wide", 1.0), Level("half", 0.5), Level("quarter", 0.25)
 LEVELS = (HALF, WIDE, QUARTER, Level("also half", 0.5))

@@ -13,8 +13,8 @@ from potluck.core.fit import fit
 from potluck.core.method import plain_loss
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods.flanc import FLANC, composed_loss
-from potluck.parts.compose import compose, orthogonality
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.compose.layers import compose, orthogonality
+from potluck.parts.shrink.shrinkable import Shrinkable
 
 WIDE, HALF = Level("wide", 1.0), Level("half", 0.5)
 LEVELS = (WIDE, HALF, Level("also half", 0.5))

@@ -13,8 +13,8 @@ from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Updat
 from potluck.engines.serial import Serial
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.cnn import heterofl_cnn
-from potluck.parts.cost import count_parameters
-from potluck.parts.label_rows import label_rows
+from potluck.parts.cost.level import count_parameters
+from potluck.parts.labels import label_rows
 
 WIDE, NARROW = Level("wide", 1.0), Level("narrow", 0.5)
 CNN_LEVELS = {"a": 1, "b": 1 / 2, "c": 1 / 4, "d": 1 / 8, "e": 1 / 16}

@@ -12,8 +12,8 @@ from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Updat
 from potluck.methods.fedrolex import FedRolex
 from potluck.methods.fjord import FjORD, drawn_loss
 from potluck.methods.heterofl import HeteroFL
-from potluck.parts.nested import Nested
-from potluck.parts.per_size import norm_names
+from potluck.parts.width.nested import Nested
+from potluck.parts.width.per_size import norm_names
 
 WIDE, HALF = Level("wide", 1.0), Level("half", 0.5)
 WITH_NORMS: tuple[Method, ...] = (HeteroFL(per_size="norms"), FedRolex(per_size="norms"), FjORD(per_size="norms"))

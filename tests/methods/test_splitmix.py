@@ -17,7 +17,7 @@ from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Updat
 from potluck.engines.serial import Serial
 from potluck.methods.splitmix import SplitMix, bases_in, due_base, sum_of_losses
 from potluck.parts.ensemble import Ensemble
-from potluck.parts.masked_loss import LOSSES
+from potluck.parts.labels import LOSSES
 
 WIDE, MOST, HALF, QUARTER = LEVELS = (
     Level("wide", 1.0),

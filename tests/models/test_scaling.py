@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from potluck.core.errors import ModelError
 from potluck.models.scaling import RULES, widths
-from potluck.study.sources import model_factory
+from potluck.study.networks import model_factory
 
 WIDTHS = (64, 128, 256, 512)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from potluck.parts.channels import channels_by_size
-from potluck.parts.plans import check_shapes
-from potluck.parts.width import Plan
+from potluck.parts.cut.channels import channels_by_size
+from potluck.parts.cut.plan import Plan
+from potluck.parts.width.between import check_shapes
 
 
 def prefix_plan(wide, narrow, blocks=None) -> Plan:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from potluck.core.errors import ModelError
-from potluck.parts.allocate import Allocation, Options, Steps, allocate, uniform
-from potluck.parts.lowrank import Unrolled
-from potluck.parts.prices import Price, PriceList
+from potluck.parts.lowrank.allocate import Allocation, Options, Steps, allocate, uniform
+from potluck.parts.lowrank.layers import Unrolled
+from potluck.parts.lowrank.prices import Price, PriceList
 
 Spectra = dict[str, Tensor]
 

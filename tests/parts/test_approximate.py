@@ -13,9 +13,9 @@ from torch import Tensor
 
 from potluck.core.random import stream
 from potluck.core.threads import one_thread
-from potluck.parts import approximate as module
-from potluck.parts.approximate import ROUNDING, approximate, largest_outside, most_kept, orthonormal, rotate
-from potluck.parts.decompose import Decomposition, decompose
+from potluck.parts.lowrank import approximate as module
+from potluck.parts.lowrank.approximate import ROUNDING, approximate, largest_outside, most_kept, orthonormal, rotate
+from potluck.parts.lowrank.decompose import Decomposition, decompose
 
 TOLERANCE = 0.01
 SIZE = 150

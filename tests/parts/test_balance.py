@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from potluck.parts.balance import Balance, Row, Rows
+from potluck.parts.cut.balance import Balance, Row, Rows
 
 FEW = settings(max_examples=60, deadline=None)
 

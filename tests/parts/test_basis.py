@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.core.types import Context, Level, Task
-from potluck.parts.basis import Settings, find_banks, outputs_of
-from potluck.parts.compose import Bank
+from potluck.parts.compose.banks import Settings, find_banks, outputs_of
+from potluck.parts.compose.layers import Bank
 
 USUAL = Settings(0.125, 0.25)
 WIDTHS = (1.0, 0.5, 0.25)

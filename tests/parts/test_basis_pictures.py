@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from potluck.core.panels import Heatmap, Histogram
-from potluck.parts.basis_pictures import basis_panels, column_means, gram
+from potluck.parts.compose.pictures import basis_panels, column_means, gram
 
 
 def test_a_gram_matrix_worked_out_by_hand() -> None:

@@ -8,8 +8,9 @@ from potluck.core.types import Client, Context, Level, Task
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.transformer import transformer
 from potluck.models.vit import vit_small
-from potluck.parts.blocks import blocks_of
-from potluck.parts.width import HolderMean, shapes_of
+from potluck.parts.cut.declared import blocks_of
+from potluck.parts.cut.mean import HolderMean
+from potluck.parts.cut.plan import shapes_of
 
 
 def taken(wide, narrow):

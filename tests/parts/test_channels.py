@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.parts.channels import STAYS, Channels, channels_by_size
-from potluck.parts.choice import Block, Choice, Disjoint, Largest, Prefix, Random, Rolling
-from potluck.parts.kept import Kept
-from potluck.parts.plans import counts_between
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.cut.channels import STAYS, Channels, channels_by_size
+from potluck.parts.cut.choice import Block, Choice, Disjoint, Largest, Prefix, Random, Rolling
+from potluck.parts.cut.kept import Kept
+from potluck.parts.shrink.shrinkable import Shrinkable
+from potluck.parts.width.between import counts_between
 
 SOME = settings(max_examples=25, deadline=None)
 WIDTHS = st.floats(0.02, 1.0)

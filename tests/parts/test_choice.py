@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potluck.parts.choice import Block, Choice, Disjoint, Largest, Prefix, Random, Rolling
+from potluck.parts.cut.choice import Block, Choice, Disjoint, Largest, Prefix, Random, Rolling
 
 SIZES = st.integers(1, 40).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size)))
 RULES = [Prefix(), Rolling(5), Disjoint(1, 3), Random(7), Largest(tuple((7 * at) % 11 for at in range(60)))]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from potluck.parts import compose as parts
-from potluck.parts.compose import Bank, compose, compose_layers, orthogonality
+from potluck.parts.compose import layers as parts
+from potluck.parts.compose.layers import Bank, compose, compose_layers, orthogonality
 
 CONVOLUTION = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 

@@ -12,7 +12,7 @@ from potluck.core.method import Method
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train
 from potluck.methods.heterofl import HeteroFL
-from potluck.parts.cost import count_macs, count_parameters, example_batch, level_cost, measure_step
+from potluck.parts.cost.level import count_macs, count_parameters, example_batch, level_cost, measure_step
 
 WIDE, NARROW = Level("wide", 1.0), Level("narrow", 0.125)
 

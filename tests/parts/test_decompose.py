@@ -12,7 +12,7 @@ from torch import Tensor
 
 from potluck.core.random import stream
 from potluck.core.threads import one_thread
-from potluck.parts.decompose import Decomposition, decompose
+from potluck.parts.lowrank.decompose import Decomposition, decompose
 
 FEW = settings(max_examples=80)
 SHAPES = st.one_of(

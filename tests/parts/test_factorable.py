@@ -16,8 +16,8 @@ from torch.nn.utils import parametrizations, prune, weight_norm
 from potluck.core.errors import ModelError
 from potluck.models.resnet import resnet18, resnet34
 from potluck.parts.copying import copied
-from potluck.parts.factorable import FIRST_LAYER, GROUPED, HEAD, NAMED, POINT, READ, Survey, survey
-from potluck.parts.lowrank import replace_layers
+from potluck.parts.lowrank.layers import replace_layers
+from potluck.parts.lowrank.survey import FIRST_LAYER, GROUPED, HEAD, NAMED, POINT, READ, Survey, survey
 
 IMAGE = (torch.zeros(1, 3, 8, 8),)
 ROW = (torch.zeros(1, 8),)

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from potluck.core.random import stream
-from potluck.parts.frobenius import frobenius_penalty, half_squared_norm
-from potluck.parts.lowrank import Unrolled, replace_layers
+from potluck.parts.lowrank.frobenius import frobenius_penalty, half_squared_norm
+from potluck.parts.lowrank.layers import Unrolled, replace_layers
 
 
 def random(*shape: int, key: object = 0) -> Tensor:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from potluck.core.random import seeded, stream
 from potluck.core.types import Tensors
-from potluck.parts.hybrid_loss import TEACHER, HybridLoss, answers, softened_divergence
-from potluck.parts.lowrank import Unrolled, replace_layers
-from potluck.parts.masked_loss import Masking
+from potluck.parts.labels import Masking
+from potluck.parts.lowrank.layers import Unrolled, replace_layers
+from potluck.parts.lowrank.loss import TEACHER, HybridLoss, answers, softened_divergence
 
 MASK = torch.tensor([True, False, True, True])
 

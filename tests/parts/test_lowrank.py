@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from potluck.core.random import stream
-from potluck.parts.lowrank import Layer, Unrolled, bias_name, factor_names, factored, replace_layers
+from potluck.parts.lowrank.layers import Layer, Unrolled, bias_name, factor_names, factored, replace_layers
 
 FEW = settings(max_examples=80)
 MANY = settings(max_examples=300)

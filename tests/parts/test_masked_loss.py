@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from potluck.core.types import Client, Level
-from potluck.parts.masked_loss import label_mask, loss_minus_infinity, loss_zero, masked_logits
+from potluck.parts.labels import label_mask, loss_minus_infinity, loss_zero, masked_logits
 
 LOGITS = torch.tensor([[math.log(2), math.log(3), math.log(7)]])
 HAS = torch.tensor([True, True, False])

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from potluck.core import threads as module
 from potluck.core.random import stream
-from potluck.parts import parallel as module
-from potluck.parts.parallel import in_parallel
+from potluck.core.threads import in_parallel
 
 
 @pytest.fixture(autouse=True)

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.models.resnet import resnet18
-from potluck.parts import prices
-from potluck.parts.cost import count_macs, count_parameters
-from potluck.parts.factorable import Survey, survey
-from potluck.parts.lowrank import replace_layers
-from potluck.parts.prices import Price, PriceList, Unit, line, price_list
+from potluck.parts.cost.level import count_macs, count_parameters
+from potluck.parts.lowrank import prices
+from potluck.parts.lowrank.layers import replace_layers
+from potluck.parts.lowrank.prices import Price, PriceList, Unit, line, price_list
+from potluck.parts.lowrank.survey import Survey, survey
 
 BATCH = 3
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from potluck.core.random import stream
 from potluck.core.types import Tensors
-from potluck.parts.lowrank import Layer, Unrolled, factor_names
-from potluck.parts.products import ProductMean
+from potluck.parts.lowrank.layers import Layer, Unrolled, factor_names
+from potluck.parts.lowrank.mean import ProductMean
 
 FEW = settings(max_examples=80)
 NET: dict[str, Layer] = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from potluck.parts.scaler import fold_scaling, scale_outputs
+from potluck.parts.width.scaler import fold_scaling, scale_outputs
 
 NARROWED = {"0.weight", "0.bias", "2.weight", "2.bias", "5.weight"}
 HEAD = ("5.weight", "5.bias")

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from potluck.core.random import stream
 from potluck.core.threads import one_thread
 from potluck.core.types import Context, Task, Tensors
-from potluck.parts.decompose import Decomposition, decompose
-from potluck.parts.lowrank import Unrolled
-from potluck.parts.spectra import KEPT, decompositions, exactly, randomised, subspace_name, subspaces
+from potluck.parts.lowrank.cache import KEPT, decompositions, exactly, randomised, subspace_name, subspaces
+from potluck.parts.lowrank.decompose import Decomposition, decompose
+from potluck.parts.lowrank.layers import Unrolled
 
 SIZE = 120
 SHAPES = {

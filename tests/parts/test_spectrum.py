@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.parts.spectrum import effective_rank, kappa_sigma1, kappa_sigma2
+from potluck.parts.lowrank.spectrum import effective_rank, kappa_sigma1, kappa_sigma2
 
 VALUES = st.lists(st.floats(0, 5), min_size=1, max_size=8).map(lambda found: sorted(found, reverse=True))
 RANKS = st.lists(st.integers(1, 8), min_size=1, max_size=5)

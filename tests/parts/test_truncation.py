@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from potluck.parts.decompose import Decomposition, decompose
-from potluck.parts.lowrank import Unrolled
-from potluck.parts.truncation import carried_by, diagnosis, is_exact, kappas, lost_share
+from potluck.parts.lowrank.decompose import Decomposition, decompose
+from potluck.parts.lowrank.diagnosis import carried_by, diagnosis, is_exact, kappas, lost_share
+from potluck.parts.lowrank.layers import Unrolled
 
 LAYER = Unrolled.of(nn.Linear(3, 2))
 GROUPS = Unrolled.of(nn.Conv2d(4, 4, 1, groups=2))

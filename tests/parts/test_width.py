@@ -19,10 +19,12 @@ from potluck.core import tensors as tensors_module
 from potluck.core.errors import ModelError
 from potluck.core.tensors import mean_by_name
 from potluck.core.types import Tensors
-from potluck.parts import holders as holders_module
-from potluck.parts import kept as kept_module
-from potluck.parts.choice import Block, Disjoint, Prefix, Rolling
-from potluck.parts.width import HolderMean, Kept, Plan, shapes_of
+from potluck.parts.cut import holders as holders_module
+from potluck.parts.cut import kept as kept_module
+from potluck.parts.cut.choice import Block, Disjoint, Prefix, Rolling
+from potluck.parts.cut.kept import Kept
+from potluck.parts.cut.mean import HolderMean
+from potluck.parts.cut.plan import Plan, shapes_of
 
 
 @dataclass(frozen=True)

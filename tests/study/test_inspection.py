@@ -16,7 +16,7 @@ from small_experiment import interrupted, run_config, write_config
 from potluck.core.errors import RunError
 from potluck.core.panels import Heatmap
 from potluck.methods.heterofl import HeteroFL
-from potluck.study.inspection import latest_state, lines, numbers_in, panels_of, quantities, spread, tables
+from potluck.report.inspection import latest_state, lines, numbers_in, panels_of, quantities, spread, tables
 from potluck.study.record import RunDirectory
 
 

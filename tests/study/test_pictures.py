@@ -12,10 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from potluck.core.panels import Heatmap, Histogram, Lines
-from potluck.study.axes import Axis, axis, round_numbers, short
-from potluck.study.axes import named as tick_names
-from potluck.study.colours import MISSING, ramp, shade
-from potluck.study.pictures import HEIGHT, WIDTH, cells, page, pen
+from potluck.report.axes import Axis, axis, round_numbers, short
+from potluck.report.axes import named as tick_names
+from potluck.report.colours import MISSING, ramp, shade
+from potluck.report.pictures import HEIGHT, WIDTH, cells, page, pen
 
 SVG = "{http://www.w3.org/2000/svg}"
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64).filter(lambda x: not 1e100 < abs(x) < math.inf)

@@ -6,11 +6,11 @@ import tomllib
 import pytest
 from small_experiment import SMALL, StopAfter, content, run_config, without_seconds, write_config
 
-from potluck.core import trial
 from potluck.core.errors import ConfigError, PotluckError, RunError
+from potluck.core.ways import trial
+from potluck.core.ways.step import same_ways, ways_of
 from potluck.study import run, watchers
 from potluck.study.config import read_config
-from potluck.study.step import same_ways, ways_of
 from potluck.study.tuning import fastest, told
 from potluck.study.watchers import Nobody
 

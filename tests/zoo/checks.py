@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from potluck.core.random import seeded, stream
-from potluck.parts.channels import STAYS, Channels
-from potluck.parts.width import Plan
+from potluck.parts.cut.channels import STAYS, Channels
+from potluck.parts.cut.plan import Plan
 
 NOTHING = 1e-12
 """As good as zero, but weight norm can still divide by the length of a vector of it."""

@@ -6,8 +6,8 @@ import pytest
 from torch import nn
 
 from potluck.core.tensors import state_of
-from potluck.parts.choice import Choice, Disjoint, Largest, Random, Rolling
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.cut.choice import Choice, Disjoint, Largest, Random, Rolling
+from potluck.parts.shrink.shrinkable import Shrinkable
 from zoo.checks import furthest, kept_indices, outputs, tell_channels_apart, with_nothing_outside
 from zoo.zoo import ZOO
 

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from potluck.core.tensors import state_of
 from potluck.core.types import Tensors
-from potluck.parts.channels import Channels
-from potluck.parts.shrink import Shrinkable, instance_plan
-from potluck.parts.width import HolderMean, Plan
+from potluck.parts.cut.channels import Channels
+from potluck.parts.cut.mean import HolderMean
+from potluck.parts.cut.plan import Plan
+from potluck.parts.shrink.shrinkable import Shrinkable, instance_plan
 from zoo.checks import (
     furthest,
     gradients,

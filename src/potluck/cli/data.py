@@ -16,8 +16,8 @@ from potluck.core.errors import DataError
 from potluck.data import sources
 from potluck.data.fetch import fetch as download
 from potluck.data.partitions import dropped
-from potluck.data.picture import picture as draw
 from potluck.data.skew import skew, table
+from potluck.report.holdings_picture import picture as draw
 from potluck.study.config import read_config
 from potluck.study.experiment import from_config
 

@@ -13,8 +13,8 @@ from potluck.cli.options import AsJson, DataDir
 from potluck.cli.show import NOTHING, console, say, table_of
 from potluck.core.checkpoint import write_atomically
 from potluck.core.errors import RunError
-from potluck.study.inspection import NumberTable, panels_of, quantities, tables
-from potluck.study.pictures import page
+from potluck.report.inspection import NumberTable, panels_of, quantities, tables
+from potluck.report.pictures import page
 from potluck.study.record import RunDirectory, read_toml
 
 

@@ -15,10 +15,10 @@ from potluck.cli.show import console, say, table_of
 from potluck.core.errors import ConfigError
 from potluck.study.config import apply_override, read_plug
 from potluck.study.costs import context_for, named_inputs
+from potluck.study.networks import Model, model_factory
 from potluck.study.plan import Dimension, WidthPlan
 from potluck.study.plan import plan as make_plan
 from potluck.study.schema import Origin, Table
-from potluck.study.sources import Model, model_factory
 
 
 def plan(

@@ -14,7 +14,7 @@ from potluck.cli.show import console, percent, quantity, say, table_of
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
 from potluck.methods.fedhm import FedHM
-from potluck.parts.prices import Unit
+from potluck.parts.lowrank.prices import Unit
 from potluck.study.config import parse_config
 from potluck.study.experiment import from_config, make_levels
 from potluck.study.ranks import RankChoice, choose_ranks

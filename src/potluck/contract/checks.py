@@ -17,7 +17,7 @@ from potluck.core.method import Method
 from potluck.core.server import play_round
 from potluck.core.types import Tensors, Update
 from potluck.engines import make_engine
-from potluck.parts.cost import count_parameters
+from potluck.parts.cost.level import count_parameters
 from potluck.study.run import execute
 from potluck.study.schema import Origin, as_table, read_table
 from potluck.study.watchers import Nobody, Record

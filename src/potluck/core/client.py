@@ -17,9 +17,9 @@ from potluck.core.evaluate import LocalTest
 from potluck.core.fit import fit, learning_rate
 from potluck.core.method import Method
 from potluck.core.random import seeded
-from potluck.core.stacked import fit_stacked, live, stack
 from potluck.core.types import Batch, Context, Job, Phase, Task, Tensors, Update
-from potluck.core.ways import Way, way_of
+from potluck.core.ways.stacked import fit_stacked, live, stack
+from potluck.core.ways.way import Way, way_of
 
 HOST = "cpu"
 

@@ -39,17 +39,17 @@ from potluck.core.method import Method, model_owner
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.batchnorm import forget_statistics, statistic_names
-from potluck.parts.budget import Share, fitted_ranks, measured_prices
-from potluck.parts.decompose import Decomposition
-from potluck.parts.factorable import Survey, survey
-from potluck.parts.hybrid_loss import TEACHER, HybridLoss
-from potluck.parts.label_rows import label_rows
-from potluck.parts.lowrank import Unrolled, bias_name, factor_names, replace_layers
-from potluck.parts.masked_loss import Masking, label_mask
-from potluck.parts.products import ProductMean
-from potluck.parts.spectra import KEPT, decompositions, exactly, randomised, subspaces
-from potluck.parts.truncation import diagnosis
-from potluck.parts.width import HolderMean, Plan, shapes_of, whole_plan
+from potluck.parts.cut.mean import HolderMean
+from potluck.parts.cut.plan import Plan, shapes_of, whole_plan
+from potluck.parts.labels import Masking, label_mask, label_rows
+from potluck.parts.lowrank.budget import Share, fitted_ranks, measured_prices
+from potluck.parts.lowrank.cache import KEPT, decompositions, exactly, randomised, subspaces
+from potluck.parts.lowrank.decompose import Decomposition
+from potluck.parts.lowrank.diagnosis import diagnosis
+from potluck.parts.lowrank.layers import Unrolled, bias_name, factor_names, replace_layers
+from potluck.parts.lowrank.loss import TEACHER, HybridLoss
+from potluck.parts.lowrank.mean import ProductMean
+from potluck.parts.lowrank.survey import Survey, survey
 
 WHOLE = 1.0
 Score = Literal["gamma", "-1/gamma"]

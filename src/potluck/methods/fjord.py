@@ -34,10 +34,11 @@ from potluck.core.method import Method, cross_entropy, model_owner
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.batchnorm import statistic_names
-from potluck.parts.nested import Inner, Nested
-from potluck.parts.per_size import PerSize, give_own, marked, own_names, own_plan, owned, part_of, require_trained
-from potluck.parts.plans import plan_between
-from potluck.parts.width import HolderMean, Plan
+from potluck.parts.cut.mean import HolderMean
+from potluck.parts.cut.plan import Plan
+from potluck.parts.width.between import plan_between
+from potluck.parts.width.nested import Inner, Nested
+from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, owned, part_of, require_trained
 
 
 @dataclass(frozen=True)

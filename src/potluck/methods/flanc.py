@@ -36,11 +36,11 @@ from potluck.core.random import seeded
 from potluck.core.tensors import load, state_of
 from potluck.core.threads import one_thread
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Ratio, Tensors
-from potluck.parts import compose as parts
-from potluck.parts.basis import Settings, find_banks, outputs_of
-from potluck.parts.basis_pictures import basis_panels
-from potluck.parts.compose import Bank
-from potluck.parts.per_size import owned
+from potluck.parts.compose import layers as parts
+from potluck.parts.compose.banks import Settings, find_banks, outputs_of
+from potluck.parts.compose.layers import Bank
+from potluck.parts.compose.pictures import basis_panels
+from potluck.parts.width.per_size import owned
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from potluck.core.types import Context
-from potluck.parts.choice import Choice, Prefix
-from potluck.parts.part_method import PartMethod
+from potluck.parts.cut.choice import Choice, Prefix
+from potluck.parts.width.method import PartMethod
 
 
 @dataclass(frozen=True)

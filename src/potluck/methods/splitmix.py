@@ -43,11 +43,11 @@ from potluck.core.random import seeded, stream
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Loss, Phase, Tensors
 from potluck.parts.batchnorm import forget_statistics
-from potluck.parts.choice import Disjoint
+from potluck.parts.cut.choice import Disjoint
 from potluck.parts.ensemble import Ensemble
-from potluck.parts.masked_loss import LOSSES, Masking, label_mask
-from potluck.parts.plans import plan_between
-from potluck.parts.submodel import deployable, trainable
+from potluck.parts.labels import LOSSES, Masking, label_mask
+from potluck.parts.width.between import plan_between
+from potluck.parts.width.network import deployable, trainable
 
 SLACK = 1.011  # a level written as 0.33 carries a third
 

@@ -19,6 +19,7 @@ from potluck.core.fleet import Assignment
 from potluck.core.method import Method
 from potluck.core.random import stream
 from potluck.core.types import Train
+from potluck.core.ways.step import Step
 from potluck.data import sources
 from potluck.data.assignment import assignment_named
 from potluck.data.dataset import Dataset
@@ -30,7 +31,6 @@ from potluck.study.experiment import assemble
 from potluck.study.result import Result
 from potluck.study.run import execute
 from potluck.study.schema import Origin, Table, as_table, read_table
-from potluck.study.step import Step
 from potluck.study.watchers import Rounds, Watcher
 
 Settings = TypeVar("Settings")

@@ -17,10 +17,10 @@ from potluck.core.errors import ConfigError
 from potluck.core.fleet import Assignment
 from potluck.core.method import Method
 from potluck.core.types import Ratio, Train
+from potluck.core.ways.step import Step
 from potluck.data.assignment import assignment_named
 from potluck.data.partitions import Partition, partition_named
 from potluck.study.schema import Origin, Table, as_table, read_table
-from potluck.study.step import Step
 
 Named = str | dict[str, Any]
 """A thing by name, or a table with its `name` and its options."""

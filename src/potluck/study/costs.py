@@ -15,11 +15,11 @@ from potluck.core.method import Method
 from potluck.core.plug import is_path
 from potluck.core.types import Context, Level, Task, Train
 from potluck.models.catalogue import input_for
-from potluck.parts.cost import level_cost, measure_step
+from potluck.parts.cost.level import level_cost, measure_step
 from potluck.parts.head import find_head, try_once
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.experiment import build, built_by, check_model, make_levels
-from potluck.study.sources import model_factory
+from potluck.study.networks import model_factory
 
 Row = dict[str, Any]
 

@@ -21,11 +21,11 @@ from potluck.core.types import Batch, Context, Level, Task, Train
 from potluck.data.dataset import Dataset
 from potluck.data.local_test import local_test
 from potluck.data.partitions import Partition
-from potluck.parts.cost import LevelCost, level_cost
+from potluck.parts.cost.level import LevelCost, level_cost
 from potluck.parts.head import check_outputs, find_embeddings, find_head
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import Config, name_of, options_of
-from potluck.study.sources import load_source, model_factory
+from potluck.study.networks import load_source, model_factory
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.types import Level
-from potluck.parts.channels import STAYS, Channels, Rounding
-from potluck.parts.plans import counts_between
-from potluck.parts.shrink import Shrinkable
-from potluck.parts.trace.classes import UNSHARED
+from potluck.parts.cut.channels import STAYS, Channels, Rounding
+from potluck.parts.cut.plan import Plan
+from potluck.parts.shrink.shrinkable import Shrinkable
+from potluck.parts.trace.findings import UNSHARED
 from potluck.parts.trace.layers import KERNEL
-from potluck.parts.width import Plan
+from potluck.parts.width.between import counts_between
 from potluck.study.experiment import build
 
 ALONE = ("", UNSHARED, KERNEL)  # nobody asks why these stay

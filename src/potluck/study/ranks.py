@@ -11,9 +11,9 @@ from torch import Tensor
 from potluck.core.errors import ConfigError, ModelError
 from potluck.core.types import Context, Level, Tensors
 from potluck.methods.fedhm import FedHM
-from potluck.parts.allocate import Allocation, allocate, uniform
-from potluck.parts.factorable import Survey
-from potluck.parts.prices import PriceList, Unit, price_list
+from potluck.parts.lowrank.allocate import Allocation, allocate, uniform
+from potluck.parts.lowrank.prices import PriceList, Unit, price_list
+from potluck.parts.lowrank.survey import Survey
 
 STEPS = 1000  # of the paper's ratio, among which the largest that fits is found
 

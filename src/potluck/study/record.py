@@ -27,11 +27,11 @@ from potluck.core.checkpoint import read, save, write_atomically
 from potluck.core.errors import RunError
 from potluck.core.tensors import state_of
 from potluck.core.types import Tensors
-from potluck.core.ways import PLAIN
-from potluck.parts.cost import LevelCost
+from potluck.core.ways.step import Step, same_ways
+from potluck.core.ways.way import PLAIN
+from potluck.parts.cost.level import LevelCost
 from potluck.study.config import differences, write_toml
 from potluck.study.schema import Table
-from potluck.study.step import Step, same_ways
 
 SERVER, PERSONAL = "server/", "personal/"
 

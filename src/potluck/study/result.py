@@ -10,7 +10,7 @@ from torch import nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.types import Tensors
-from potluck.parts.cost import LevelCost
+from potluck.parts.cost.level import LevelCost
 from potluck.study.watchers import Record
 
 

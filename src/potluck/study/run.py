@@ -15,14 +15,14 @@ from potluck.core.errors import RunError
 from potluck.core.fit import learning_rate
 from potluck.core.server import Ledger, draw_cohort, play_round
 from potluck.core.types import Client, Level
-from potluck.core.ways import Way
-from potluck.parts.cost import LevelCost
+from potluck.core.ways.step import AUTO, Step, ways_of
+from potluck.core.ways.way import Way
+from potluck.parts.cost.level import LevelCost
 from potluck.study.experiment import Experiment
 from potluck.study.record import Progress, RunDirectory, step_of
 from potluck.study.result import Profile, Result
 from potluck.study.schema import Table
 from potluck.study.scoring import Scored, measured, ready_model, score_levels
-from potluck.study.step import AUTO, Step, ways_of
 from potluck.study.tuning import fastest, time_ways
 from potluck.study.watchers import Nobody, Record, Watcher
 

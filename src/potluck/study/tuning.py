@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from potluck.core.engine import Engine
 from potluck.core.server import draw_cohort
-from potluck.core.trial import try_ways
 from potluck.core.types import Job, Tensors
-from potluck.core.ways import PLAIN
+from potluck.core.ways.trial import try_ways
+from potluck.core.ways.way import PLAIN
 from potluck.study.experiment import Experiment
 
 GAIN = 0.97  # of the plain way's time: what is hardly faster is not worth another rounding

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from potluck.core.random import stream
 from potluck.core.tensors import state_of
-from potluck.parts.channels import Channels
-from potluck.parts.shrink import Shrinkable
-from potluck.parts.width import Plan
+from potluck.parts.cut.channels import Channels
+from potluck.parts.cut.plan import Plan
+from potluck.parts.shrink.shrinkable import Shrinkable
 from zoo.checks import furthest, kept_indices, outputs, with_channels_moved, with_nothing_outside
 
 

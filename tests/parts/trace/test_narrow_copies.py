@@ -11,7 +11,7 @@ from hand_made import Net, floats, raw, see, shrunk, told_apart
 from torch import Tensor, nn
 from torch.nn import Linear
 
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.shrink.shrinkable import Shrinkable
 
 
 def three_layers() -> nn.Sequential:

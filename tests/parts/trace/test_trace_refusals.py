@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import Conv2d, Linear
 
 from potluck.core.errors import ModelError
-from potluck.parts.shrink import Shrinkable
+from potluck.parts.shrink.shrinkable import Shrinkable
 
 
 class LeNet(nn.Module):

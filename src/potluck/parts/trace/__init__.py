@@ -1,0 +1,1 @@
+"""Running a network once with marked channels, to see which go together."""

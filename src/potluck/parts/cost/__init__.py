@@ -1,0 +1,1 @@
+"""What a level costs a device, counted and measured, also as the papers count."""

@@ -1,0 +1,76 @@
+"""The decompositions of a server's layers: one serves every level, and is made again only when the weight is another.
+
+A randomised decomposition starts from the right singular vectors of the weight before, which are part of the
+server's state: what comes out depends on the state alone, so a run that is resumed finds the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from torch import Tensor
+
+from potluck.core.random import stream
+from potluck.core.threads import in_parallel
+from potluck.core.types import Context, Tensors
+from potluck.parts.lowrank.approximate import approximate
+from potluck.parts.lowrank.decompose import Decomposition, decompose
+from potluck.parts.lowrank.layers import Unrolled
+
+KEPT = "kept/"  # the names of what a server keeps for itself begin so
+
+Make = Callable[[str, Tensor], Decomposition]
+
+
+def subspace_name(layer: str) -> str:
+    """What the right singular vectors are called from which the next decomposition starts."""
+    return f"{KEPT}subspace/{layer}"
+
+
+def decompositions(
+    state: Tensors, layers: Mapping[str, Unrolled], names: Iterable[str], make: Make, ctx: Context
+) -> dict[str, Decomposition]:
+    """Of every named layer's weight its decomposition; made anew only where weight or start are others."""
+    done: dict[str, tuple[Tensor, Tensor | None, Decomposition]] = ctx.once("decompositions", dict)
+    wanted = {name: (state[f"{name}.weight"], state.get(subspace_name(name))) for name in names}
+
+    def known(name: str) -> bool:
+        return name in done and all(old is new for old, new in zip(done[name][:2], wanted[name], strict=True))
+
+    stale = [name for name in wanted if not known(name)]
+    stale.sort(key=lambda name: -wanted[name][0].numel())  # the longest first: no thread waits for it at the end
+    made = in_parallel(lambda name: make(name, layers[name].matrix(wanted[name][0])), stale)
+    done |= {name: (*wanted[name], found) for name, found in zip(stale, made, strict=True)}
+    return {name: done[name][2] for name in wanted}
+
+
+def exactly(name: str, matrix: Tensor) -> Decomposition:
+    """The whole decomposition, without regard to what was before."""
+    return decompose(matrix)
+
+
+def randomised(state: Tensors, ranks: Mapping[str, Sequence[int]], error: float, seed: int) -> Make:
+    """Decompositions as far as these ranks, within an error of the best; exact ones where that cannot be shown."""
+
+    def make(name: str, matrix: Tensor) -> Decomposition:
+        found = None
+        if len(matrix) == 1:
+            start = state.get(subspace_name(name))
+            found = approximate(matrix[0], ranks[name], start, error, stream(seed, "subspace", name))
+        return decompose(matrix) if found is None else stacked(found)
+
+    return make
+
+
+def stacked(found: Decomposition) -> Decomposition:
+    """The decomposition of one matrix as that of a stack of one."""
+    return Decomposition(*(side[None] for side in (found.left, found.right, found.values, found.energy)))
+
+
+def subspaces(decomposed: Mapping[str, Decomposition], ranks: Mapping[str, Sequence[int]]) -> Tensors:
+    """The right singular vectors to start from next time, as many as the largest rank and a few more."""
+    return {
+        subspace_name(name): found.right[0, :, : max(ranks[name]) + max(ranks[name]) // 8 + 8].clone()
+        for name, found in decomposed.items()
+        if len(found.right) == 1
+    }

@@ -1,0 +1,171 @@
+"""Which layers of a network are put into factors, and why the others stay whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from potluck.core.errors import ModelError
+from potluck.core.plug import unknown
+from potluck.parts.copying import copied
+from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
+
+DECLARED = "low_rank_from"  # the attribute in which a network names its first layer or block to be put into factors
+
+FIRST_LAYER = "it is the first layer"
+HEAD = "it makes the logits"
+POINT = "its kernel is 1x1"
+GROUPED = "its channels are in groups"
+NAMED = "it is named in whole"
+READ = "the network reads its weight itself"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Every convolution and linear layer in the order in which they run: how it is unrolled, or why it stays whole."""
+
+    layers: Mapping[str, Unrolled]
+    whole: Mapping[str, str]
+
+    def ranks(self, ratio: float) -> dict[str, int]:
+        """The rank of every layer at a ratio; a layer that factors would not make smaller has none."""
+        if ratio == 1:
+            return {}
+        ranks = {name: layer.rank(ratio) for name, layer in self.layers.items()}
+        return {name: rank for name, rank in ranks.items() if self.layers[name].size(rank) < self.layers[name].size()}
+
+
+def survey(
+    net: nn.Module,
+    example: Sequence[Tensor],
+    head: Collection[str],
+    start: int | str | None = None,
+    factor: Collection[str] = (),
+    whole: Collection[str] = (),
+) -> Survey:
+    """Run a network once and decide about each of its layers.
+
+    `start` is how many layers stay whole at the front (ρ of FedHM), or the name of the layer or block at which
+    factors begin; otherwise the network's own `low_rank_from`, or all but the first layer. `factor` and `whole`
+    name layers or blocks for which the defaults do not hold.
+    """
+    order = calls(copied(net), example)
+    found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
+    known = {name for name, _ in net.named_modules() if name}
+    for field, names in (("factor", factor), ("whole", whole)):
+        for name in names:
+            if name not in known:
+                raise ModelError(f"{field}: {unknown('layer or block', name, known)}")
+    ranked = [*order, *(name for name in found if name not in order)]
+    usual = {name: usual_reason(net, name, order, head) for name in ranked}
+    front, first = before(usual, order, getattr(net, DECLARED, None) if start is None else start)
+    reasons = {name: obstacle(net, name, order) or (NAMED if within(name, whole) else "") for name in ranked}
+    for name in ranked:
+        if not reasons[name] and not within(name, factor):
+            reasons[name] = usual[name] or (f"it comes before {first}" if name in front else "")
+    for name in unreplaceable(net, example, [name for name in ranked if not reasons[name]]):
+        reasons[name] = READ
+    layers = {name: Unrolled.of(found[name]) for name in ranked if not reasons[name]}
+    return Survey(layers, {name: reason for name, reason in reasons.items() if reason})
+
+
+def within(name: str, blocks: Collection[str]) -> bool:
+    """Whether a layer is one of these, or inside one."""
+    return any(name == block or name.startswith(f"{block}.") for block in blocks)
+
+
+def calls(net: nn.Module, example: Sequence[Tensor]) -> list[str]:
+    """The convolutions and linear layers that a network calls, in the order of their first call; leaves hooks on it."""
+    called: dict[str, None] = {}
+    for name, module in net.named_modules():
+        if isinstance(module, Layer):
+            module.register_forward_pre_hook(lambda module, inputs, name=name: called.setdefault(name))
+    run(net, example)
+    return list(called)
+
+
+def run(net: nn.Module, example: Sequence[Tensor], training: bool = False) -> None:
+    """Run a network on two of an example, on which batch norm can train."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        net.train(training)(*(tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example))
+
+
+def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
+    """Why a layer cannot be put into factors, whatever the user wants."""
+    layer = net.get_submodule(name)
+    if type(layer) not in (nn.Conv2d, nn.Linear):
+        return f"it is a {type(layer).__name__}, which may compute otherwise than the layer it is made from"
+    if name not in order:
+        return "the network does not call it as a layer"
+    if not isinstance(layer.weight, nn.Parameter):
+        return "its weight is computed from other parameters"
+    if not layer.weight.requires_grad:
+        return "it is frozen"
+    if (
+        layer._forward_hooks
+        or layer._forward_pre_hooks
+        or layer._backward_hooks
+        or {"forward", "_conv_forward"} & set(vars(layer))
+    ):
+        return "it has hooks or a forward of its own"
+    places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
+    if places[id(layer)] > 1:
+        return "the network has it under several names"
+    owners = Counter(id(p) for module in net.modules() for p in module.parameters(recurse=False))
+    if any(owners[id(own)] > 1 for own in layer.parameters(recurse=False)):
+        return "it shares its weight with another layer"
+    return ""
+
+
+def usual_reason(net: nn.Module, name: str, order: Sequence[str], head: Collection[str]) -> str:
+    """Why a layer is left whole unless it is named in `factor`."""
+    layer = net.get_submodule(name)
+    if f"{name}.weight" in head:
+        return HEAD
+    if name == next(iter(order), None):
+        return FIRST_LAYER
+    if isinstance(layer, nn.Conv2d) and layer.groups > 1:
+        return GROUPED
+    if isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):
+        return POINT
+    return ""
+
+
+def before(usual: Mapping[str, str], order: Sequence[str], start: int | str | None) -> tuple[Collection[str], str]:
+    """The layers in front of the first one in factors, and that one's name; those usually whole do not count."""
+    if isinstance(start, str):
+        at = next((place for place, name in enumerate(order) if within(name, [start])), None)
+        if at is None:
+            blocks = {name[:end] for name in order for end in range(len(name) + 1) if name[end : end + 1] in ("", ".")}
+            raise ModelError(f"rho: {unknown('layer or block', start, blocks)}")
+        return order[:at], order[at]
+    counted = [name for name in order if usual[name] in ("", FIRST_LAYER)]
+    front = counted[: 1 if start is None else start]
+    return front, next((name for name in counted if name not in front), "the end")
+
+
+def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> list[str]:
+    """The layers that the network does more with than calling them: it fails once they are pairs of layers."""
+    if runs_with(net, example, names):
+        return []
+    failing = [name for name in names if not runs_with(net, example, [name])]
+    if not runs_with(net, example, [name for name in names if name not in failing]):
+        raise ModelError("the network does not run with its layers in factors; name those to leave alone in whole")
+    return failing
+
+
+def runs_with(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> bool:
+    """Whether a network runs, in training and in use, and calls the factors that are in the places of these layers."""
+    trial, called = replace_layers(copied(net), dict.fromkeys(names, 1)), set()
+    for name in names:
+        trial.get_submodule(name).register_forward_pre_hook(lambda module, inputs, name=name: called.add(name))
+    try:
+        for training in (True, False):
+            run(trial, example, training)
+    except Exception:  # whatever a network does when a layer is not what it expects
+        return False
+    return called == set(names)

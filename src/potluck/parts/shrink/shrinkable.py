@@ -1,0 +1,86 @@
+"""A ready-made network at any width: a narrow copy of the user's own nn.Module.
+
+The network is run once on an example to find its channels. A narrow copy holds the first of every
+block of them; sizes that modules remember are brought up to date; then the copy runs on the same
+example, and every tensor on the way has to be as much narrower as it has fewer channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from torch import Tensor, nn
+
+from potluck.core.errors import ModelError
+from potluck.core.plug import unknown
+from potluck.parts.copying import copied
+from potluck.parts.cut.channels import Rounding
+from potluck.parts.cut.plan import Plan, shapes_of
+from potluck.parts.shrink.settle import Recipe, find_recipe
+from potluck.parts.trace.findings import Findings, study
+
+
+@dataclass(frozen=True, eq=False)
+class Shrinkable:
+    """A network that can be had at any width up to 1.
+
+    >>> import torch
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> Shrinkable(net, (torch.zeros(1, 4),))(0.5)
+    Sequential(
+      (0): Linear(in_features=4, out_features=4, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=4, out_features=2, bias=True)
+    )
+    """
+
+    net: nn.Module
+    example: tuple[Tensor, ...]
+    keep: tuple[str, ...] = ()  # modules or tensors that stay whole
+    rounding: Rounding = "ceil"
+    recipes: dict[float, Recipe] = field(default_factory=dict, repr=False)  # for widths that were asked for before
+
+    @cached_property
+    def findings(self) -> Findings:
+        """The network's channels, found when they are first asked for."""
+        return study(self.net, self.example, kept_tensors(self.net, self.keep))
+
+    @property
+    def __name__(self) -> str:
+        return type(self.net).__name__
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "findings"}  # large, and the recipes do
+
+    def __call__(self, width: float) -> nn.Module:
+        """A copy of this width, with the first channels of every block."""
+        if width == 1:
+            return copied(self.net)
+        if width not in self.recipes:
+            self.recipes[width] = find_recipe(self.net, self.example, self.findings, self.plan(width))
+        return self.recipes[width].follow(self.net, self.example)
+
+    def plan(self, width: float) -> Plan:
+        """What a copy of this width holds."""
+        channels = self.findings.channels
+        return channels.plan(channels.counts(width, self.rounding))
+
+
+def instance_plan(wide: nn.Module, narrow: nn.Module, example: tuple[Tensor, ...]) -> Plan:
+    """What a narrow copy of a network holds of it."""
+    channels = study(wide, example).channels
+    return channels.plan(channels.counts_in(shapes_of(narrow.state_dict())))
+
+
+def kept_tensors(net: nn.Module, keep: Sequence[str]) -> list[str]:
+    """The tensors that the user's names stand for."""
+    tensors = [*dict(net.named_parameters(remove_duplicate=False)), *dict(net.named_buffers(remove_duplicate=False))]
+    modules = dict(net.named_modules(remove_duplicate=False))
+    found: list[str] = []
+    for name in keep:
+        if name not in tensors and name not in modules:
+            raise ModelError(f"keep: {unknown('module or tensor', name, [*modules, *tensors])}")
+        found += [tensor for tensor in tensors if tensor == name or tensor.startswith(f"{name}.")]
+    return found

@@ -1,0 +1,101 @@
+"""From what a trace saw to the channels of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from potluck.parts.cut.channels import STAYS, Channels
+from potluck.parts.trace.layers import KERNEL
+from potluck.parts.trace.lines import blocks_of, equal_lines, parts_of, rows_of, tied_to_fixed
+from potluck.parts.trace.marks import FIXED
+from potluck.parts.trace.tracer import Trace, trace
+
+KEPT = "it is named in keep"
+UNSHARED = "nothing else in the network has these channels"
+STACK = "it stacks matrices, of which each is cut"
+TIED = "heads of the same size stay whole"
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A network's channels, and how they ran through it."""
+
+    channels: Channels
+    channel_of: Tensor  # the channel of every atom, or STAYS
+    trace: Trace
+
+
+def study(net: nn.Module, example: Sequence[Tensor], keep: Iterable[str] = ()) -> Findings:
+    """Run a network once and find its channels; the tensors named in `keep` stay whole."""
+    return findings(trace(net, example), keep)
+
+
+def findings(seen: Trace, keep: Iterable[str] = ()) -> Findings:
+    """Atoms that were joined are one channel; channels that lie in the same places are one block."""
+    total = 1 + max([0, *(int(own[-1]) for dims in seen.atoms.values() for own in dims if len(own))])
+    group = components(total, seen.joins.pairs())
+    why = reasons(seen, group, keep)
+    while tied := tied_to_fixed(numbered(group, why), seen):
+        why.update({int(group[atom]): TIED for atom in tied})
+    channel_of = numbered(group, why)
+    ids = {name: tuple(channel_of[own] for own in dims) for name, dims in seen.atoms.items()}
+    lines = equal_lines(channel_of, seen)
+    blocks = blocks_of(lines, ids)
+    whole = {name: tuple(reason_of(group[own], why) for own in dims) for name, dims in seen.atoms.items()}
+    return Findings(Channels(ids, blocks, rows_of(lines, blocks), parts_of(lines, blocks), whole), channel_of, seen)
+
+
+def components(total: int, pairs: Tensor) -> Tensor:
+    """The smallest atom that each atom is connected to."""
+    group = torch.arange(total)
+    while True:
+        least = torch.minimum(group[pairs[0]], group[pairs[1]])
+        found = group.clone()
+        for side in pairs:
+            found.scatter_reduce_(0, group[side], least, "amin")
+            found.scatter_reduce_(0, side, least, "amin")
+        found = found[found]
+        if torch.equal(found, group):
+            return group
+        group = found
+
+
+def reasons(seen: Trace, group: Tensor, keep: Iterable[str]) -> dict[int, str]:
+    """Why channels have to stay, the first reason of each."""
+    why: dict[int, str] = {}
+    for name in keep:
+        why.update({channel: KEPT for own in seen.atoms[name] for channel in group[own].tolist()})
+    for atoms, reason in seen.joins.reasons:
+        for channel in torch.unique(group[atoms]).tolist():
+            why.setdefault(channel, reason)
+    alone = torch.bincount(group) == 1
+    for channel in alone.nonzero().flatten().tolist():
+        why.setdefault(channel, UNSHARED)
+    for dims in seen.atoms.values():
+        matrices = [own for own in dims if len(own) > 1 and why.get(int(group[own[0]])) != KERNEL]
+        cut = [not set(group[own].tolist()) <= set(why) for own in matrices]
+        if len(matrices) == 3 and cut[0] and any(cut[1:]):
+            why.update(dict.fromkeys(group[matrices[0]].tolist(), STACK))
+    return why
+
+
+def numbered(group: Tensor, why: dict[int, str]) -> Tensor:
+    """The channel of every atom, counted from 0; STAYS for those that have to stay."""
+    stays = torch.zeros(len(group), dtype=torch.bool)
+    stays[[FIXED, *why]] = True
+    stays = stays[group]
+    number = torch.full((len(group),), STAYS)
+    number[~stays] = torch.unique(group[~stays], return_inverse=True)[1]
+    return number
+
+
+def reason_of(channels: Tensor, why: dict[int, str]) -> str:
+    """Why a dimension stays: only if none of it is a channel that can go."""
+    found = [why.get(channel) for channel in torch.unique(channels).tolist()]
+    if len(channels) < 2 or None in found:
+        return ""
+    return str(found[0])

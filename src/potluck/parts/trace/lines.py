@@ -1,0 +1,111 @@
+"""The blocks that channels come in: a layer's, a head's, a piece's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from potluck.parts.cut.balance import Row, Rows
+from potluck.parts.cut.channels import STAYS, Parts
+from potluck.parts.cut.choice import Block
+from potluck.parts.trace.marks import strip
+from potluck.parts.trace.tracer import Trace
+
+
+def equal_lines(channel_of: Tensor, seen: Trace) -> list[Tensor]:
+    """Rows of channels that must stay equally long, each set of rows once: heads, groups, pieces of a split."""
+    found: dict[bytes, Tensor] = {}
+    for rows in all_lines(channel_of, seen):
+        channels = torch.where(rows > 0, channel_of[rows.clamp_min(0)], STAYS)
+        if bool((channels != STAYS).any()):
+            found.setdefault(str(tuple(channels.shape)).encode() + channels.numpy().tobytes(), channels)
+    return list(found.values())
+
+
+def all_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
+    """The same as rows of atoms, those that stay among them."""
+    yield from seen.lines
+    yield from head_lines(channel_of, seen)
+
+
+def head_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
+    """Rows of atoms that lie over several dimensions, each along the one that can be cut."""
+    shifted = torch.cat([channel_of.new_zeros(1), channel_of[1:] + 1])
+    for atoms in seen.strips:
+        channels = strip(torch.where(atoms > 0, shifted[atoms.clamp_min(0)], atoms))
+        if channels is None:
+            inner = atoms.dim() - 1
+        else:  # what is one channel all along a dimension does not lie along it
+            inner = channels.inner
+            for dim, size in enumerate(channels.atoms.shape):
+                atoms = atoms.narrow(dim, 0, 1) if size == 1 else atoms
+        yield atoms.movedim(inner, -1).reshape(-1, atoms.shape[inner])
+
+
+def tied_to_fixed(channel_of: Tensor, seen: Trace) -> set[int]:
+    """Atoms in rows that are as long as rows which stay: the same attribute tells both how long they are."""
+    rows = [lines for lines in head_lines(channel_of, seen) if len(lines) > 1]
+    stays = [bool((channel_of[lines.clamp_min(0)] == STAYS).all()) for lines in rows]
+    fixed = {lines.shape for lines, whole in zip(rows, stays, strict=True) if whole and bool((lines > 0).all())}
+    found: set[int] = set()
+    for lines, whole in zip(rows, stays, strict=True):
+        if not whole and lines.shape in fixed:
+            free = lines[(lines > 0) & (channel_of[lines.clamp_min(0)] != STAYS)]
+            found |= set(free.tolist())
+    return found
+
+
+def blocks_of(lines: Sequence[Tensor], ids: Mapping[str, Sequence[Tensor]]) -> tuple[Block, ...]:
+    """Channels that lie in the same dimensions, and in the same row wherever rows must stay equally long."""
+    signature: dict[int, list[tuple[int, int]]] = {}
+    places = [dim for dims in ids.values() for dim in dims]
+    for number, rows in enumerate([[dim] for dim in places] + [list(rows) for rows in lines]):
+        for row, channels in enumerate(rows):
+            for channel in torch.unique(channels[channels != STAYS]).tolist():
+                signature.setdefault(channel, []).append((number, row))
+    blocks: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    for channel in sorted(signature):
+        blocks.setdefault(tuple(signature[channel]), []).append(channel)
+    return tuple(Block(tuple(members)) for members in blocks.values())
+
+
+def rows_of(lines: Sequence[Tensor], blocks: Sequence[Block]) -> tuple[Rows, ...]:
+    """Sets of different rows, by the places that each block has in each row."""
+    owner = {channel: number for number, block in enumerate(blocks) for channel in block.channels}
+    found: dict[Rows, None] = {}
+    for rows in lines:
+        counted = dict.fromkeys(row_of(row, owner) for row in rows)
+        if len(counted) > 1:
+            found[tuple(counted)] = None
+    return tuple(found)
+
+
+def row_of(channels: Tensor, owner: Mapping[int, int]) -> Row:
+    """How many places each block has in a row, and how many stay."""
+    places = Counter(owner[channel] for channel in channels.tolist() if channel != STAYS)
+    return Row(tuple(sorted(places.items())), int((channels == STAYS).sum()))
+
+
+def parts_of(lines: Sequence[Tensor], blocks: Sequence[Block]) -> dict[int, Parts]:
+    """What a size is made of: a layer of heads, a head of pairs and of others."""
+    owner = {channel: number for number, block in enumerate(blocks) for channel in block.channels}
+    found: dict[int, Parts] = {}
+
+    def note(size: int, parts: Parts) -> None:
+        if sum(times for times, _ in parts) > sum(times for times, _ in found.get(size, ())):
+            found[size] = parts
+
+    for rows in lines:
+        count, length = rows.shape
+        if bool((rows == STAYS).any()):
+            continue
+        if count > 1:
+            note(count * length, ((count, length),))
+        places = row_of(rows[0], owner).places
+        parts = tuple((held // blocks[block].size, blocks[block].size) for block, held in places)
+        if sum(times for times, _ in parts) > 1 and sum(times * size for times, size in parts) == length:
+            note(length, parts)
+    return found

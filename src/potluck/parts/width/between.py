@@ -1,0 +1,63 @@
+"""The plan between two levels' networks: what a narrow one holds of a wide one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from potluck.core.errors import ModelError
+from potluck.core.types import Context, Level
+from potluck.parts.cut.channels import Channels, channels_by_size
+from potluck.parts.cut.choice import Choice, Prefix
+from potluck.parts.cut.declared import blocks_of
+from potluck.parts.cut.plan import Plan, Shapes, shapes_of
+from potluck.parts.trace.findings import study
+
+REMEMBERED = 64  # windows that roll make new plans every round
+
+
+def plan_between(ctx: Context, wide: Level, narrow: Level, choice: Choice = Prefix()) -> Plan:  # noqa: B008
+    """Which part of the network of one level a narrower level's network holds."""
+    plans: dict[object, Plan] = ctx.once("plans", dict)
+    key = (wide.ratio, narrow.ratio, choice)
+    if key not in plans:
+        if len(plans) >= REMEMBERED:
+            plans.clear()
+        channels, counts = counted(ctx, wide, narrow)
+        plans[key] = channels.plan(counts, choice)
+    return plans[key]
+
+
+def counted(ctx: Context, wide: Level, narrow: Level) -> tuple[Channels, list[int]]:
+    """The channels of the wide level's network, and how many of each block the narrow one's has."""
+    return ctx.once(
+        ("counts", wide.ratio, narrow.ratio),
+        lambda: counts_between(ctx.build(wide.ratio), ctx.build(narrow.ratio), ctx.task.example[:1]),
+    )
+
+
+def counts_between(wide: nn.Module, narrow: nn.Module, example: Sequence[Tensor]) -> tuple[Channels, list[int]]:
+    """The channels of a network, found by running it once, and how many of each block a narrower one has."""
+    large, small = shapes_of(wide.state_dict()), shapes_of(narrow.state_dict())
+    check_shapes(large, small)
+    channels = study(wide, example).channels
+    try:
+        return channels, channels.counts_in(small)
+    except ModelError:  # a function of the width may cut otherwise than the couplings in its network ask
+        channels = channels_by_size(large, small, blocks_of(wide))
+        return channels, channels.counts_in(small)
+
+
+def check_shapes(wide: Shapes, narrow: Shapes) -> None:
+    """Refuse networks of which one is no part of the other."""
+    if set(wide) != set(narrow):
+        raise ModelError(
+            "the network has other parameters at another width: "
+            f"{sorted(set(wide) ^ set(narrow))} exist at one width only; make its layers the same at every width"
+        )
+    for name, shape in narrow.items():
+        if len(shape) != len(wide[name]) or any(n > w for n, w in zip(shape, wide[name], strict=True)):
+            raise ModelError(
+                f"'{name}' has shape {shape} in the narrow network: no part of the wide one's {wide[name]}"
+            )

@@ -1,0 +1,80 @@
+"""What the methods share in which a client trains some channels of every layer of one global network."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from potluck.core.method import Method, model_owner
+from potluck.core.tensors import load, state_of
+from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
+from potluck.parts.cut.choice import Choice
+from potluck.parts.cut.mean import HolderMean
+from potluck.parts.cut.plan import Plan
+from potluck.parts.labels import LOSSES, Masking, label_mask, label_rows
+from potluck.parts.width.between import plan_between
+from potluck.parts.width.network import deployable, trainable
+from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, part_of, plain, require_trained
+
+
+@dataclass(frozen=True)
+class PartMethod(Method, ABC):
+    """Each client trains the channels that a choice gives it; each weight is averaged over its holders."""
+
+    scaler: bool = True  # divide narrow layers' outputs by their ratio to the global width, in training
+    static_norm: bool = True  # no batch-norm statistics in training; clients measure them for exported models
+    masking: Masking = "zero"  # what becomes of the logits of classes a client lacks
+    per_size: PerSize = "none"  # what is averaged only among clients of one size
+
+    @abstractmethod
+    def choice(self, ctx: Context) -> Choice:
+        """Which channels a client gets in this round."""
+
+    @property
+    def calibrated(self) -> bool:
+        return self.static_norm
+
+    def ratio(self, level: Level, ctx: Context) -> float:
+        return level.ratio
+
+    def init(self, ctx: Context) -> Tensors:
+        return give_own(state_of(self.network(ctx.task.largest, ctx)), own_names(ctx, self.per_size), ctx.task.levels)
+
+    def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
+        return part_of(state, self.plan(client.level, ctx))
+
+    def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
+        level = job.client.level
+        net = ctx.once(("net", level), lambda: self.network(level, ctx))
+        load(net, plain(job.payload, own_names(ctx, self.per_size), level))
+        return net
+
+    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+        return [Phase(LOSSES[self.masking], {"mask": label_mask(job.client, ctx.task.classes)})]
+
+    def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
+        return marked(state_of(net), own_names(ctx, self.per_size), job.client.level), {}
+
+    def aggregate(self, state: Tensors, updates: Iterable[Update], ctx: Context) -> Tensors:
+        """Each scalar is the mean over those who hold it, head rows over those with the label (HeteroFL, eq. 1-3)."""
+        mean = HolderMean(state)
+        for update in updates:
+            mean.add(update.payload, self.plan(update.client.level, ctx), rows=label_rows(update.client, ctx))
+        return mean.result()
+
+    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+        require_trained(level, own_names(ctx, self.per_size), ctx)
+        held = plain(self.distribute(state, model_owner(level, ctx), ctx), own_names(ctx, self.per_size), level)
+        return deployable(held, level, ctx, self.static_norm, self.scaler)
+
+    def network(self, level: Level, ctx: Context) -> nn.Module:
+        """The network of this level as clients train it."""
+        return trainable(level, ctx, self.static_norm, self.scaler)
+
+    def plan(self, level: Level, ctx: Context) -> Plan:
+        """Which part of the global network this level holds in this round."""
+        held = plan_between(ctx, ctx.task.largest, level, self.choice(ctx))
+        return own_plan(held, own_names(ctx, self.per_size), {level: held})

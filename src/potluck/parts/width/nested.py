@@ -1,0 +1,60 @@
+"""A network and the narrower ones that lie inside it: they run on slices of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from potluck.core.types import Level
+from potluck.parts.cut.plan import Plan
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A narrower network inside another: its layers, and which part of the other's parameters they run on."""
+
+    level: Level
+    net: nn.Module
+    plan: Plan
+
+
+class Nested(nn.Module):
+    """A network with narrower ones inside it.
+
+    What each width has its own of is in the narrow networks themselves; everything else they read
+    from the widest, and what they learn goes there.
+    """
+
+    def __init__(self, widest: nn.Module, inner: Sequence[Inner], own: frozenset[str]) -> None:
+        super().__init__()
+        self.widest = widest
+        self.inner = tuple(inner)  # no submodules: of their parameters only their own are used
+        self.own = nn.ModuleList([layer for each in inner for layer in layers_with(each.net, own)])
+        self.shared = tuple(name for name, _ in widest.named_parameters() if name not in own)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Nested:
+        """The narrow networks move along, wherever the widest goes."""
+        for each in self.inner:
+            each.net._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.widest(inputs)
+        return logits
+
+    def narrow(self, inner: Inner, inputs: Tensor) -> Tensor:
+        """F_p(x): the narrow network on slices of the widest's parameters, into which its gradients flow."""
+        parameters = dict(self.widest.named_parameters())
+        slices = inner.plan.take({name: parameters[name] for name in self.shared})
+        logits: Tensor = functional_call(inner.net, slices, (inputs,))
+        return logits
+
+
+def layers_with(net: nn.Module, names: frozenset[str]) -> list[nn.Module]:
+    """The layers that have a parameter of one of these names."""
+    parameters = {name.rpartition(".")[0] for name, _ in net.named_parameters() if name in names}
+    return [net.get_submodule(path) for path in sorted(parameters)]

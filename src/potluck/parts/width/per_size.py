@@ -1,0 +1,83 @@
+"""Parameters that every size has its own of, while the rest is averaged over all sizes.
+
+Kang et al.: NeFL: Nested Model Scaling for Federated Learning with System Heterogeneous Clients (2023)
+averages normalisation layers only among clients of one size, since features of a narrow network are
+distributed otherwise than those of a wide one.
+
+The server keeps a copy per size, as `<ratio>/<name>`, each of the global network's shape: a client
+holds the same part of its size's copy as it would of a common tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from potluck.core.errors import ModelError
+from potluck.core.types import Context, Level, Tensors
+from potluck.parts.cut.plan import Plan
+
+PerSize = Literal["none", "norms"]
+"""What every size has its own of."""
+
+NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)  # the first is batch and instance norm
+
+
+def own_names(ctx: Context, per_size: PerSize) -> frozenset[str]:
+    """The tensors that every size has its own of: all that normalisation layers keep, or none."""
+    if per_size == "none":
+        return frozenset()
+    return ctx.once("norm names", lambda: norm_names(ctx.build(ctx.task.largest.ratio)))
+
+
+def norm_names(net: nn.Module) -> frozenset[str]:
+    """The parameters and statistics of the network's normalisation layers."""
+    norms = ((prefix, module) for prefix, module in net.named_modules() if isinstance(module, NORMS))
+    return frozenset(f"{prefix}.{name}" if prefix else name for prefix, module in norms for name in module.state_dict())
+
+
+def owned(level: Level, name: str) -> str:
+    """What a size's own tensor is called in state and payload."""
+    return f"{level.ratio}/{name}"
+
+
+def give_own(tensors: Tensors, own: Collection[str], levels: Iterable[Level]) -> Tensors:
+    """The global network's tensors with a copy per size of those that every size has its own of."""
+    common = {name: tensor for name, tensor in tensors.items() if name not in own}
+    copies = {owned(level, name): tensors[name] for level in levels for name in tensors if name in own}
+    return {**common, **copies}
+
+
+def own_plan(common: Plan, own: Collection[str], sizes: Mapping[Level, Plan]) -> Plan:
+    """The plan of a client that holds common tensors by one plan, and its own tensors of some sizes by theirs."""
+    if not own:
+        return common
+    kept = {name: cut for name, cut in common.entries if name not in own}
+    own_kept = {owned(level, name): cut for level, plan in sizes.items() for name, cut in plan.entries if name in own}
+    return Plan.of({**kept, **own_kept})
+
+
+def require_trained(level: Level, own: Collection[str], ctx: Context) -> None:
+    """Refuse a size that no level has, if every size has tensors of its own: nobody trained these."""
+    if own and level.ratio not in {known.ratio for known in ctx.task.levels}:
+        trained = ", ".join(f"{known.ratio:g}" for known in ctx.task.levels)
+        raise ModelError(f"there is no network of ratio {level.ratio:g}: every size has norms of its own ({trained})")
+
+
+def part_of(state: Mapping[str, Tensor], plan: Plan) -> Tensors:
+    """The part of the state that a plan knows of: not what belongs to other sizes."""
+    return plan.take({name: state[name] for name, _ in plan.entries if name in state})
+
+
+def plain(tensors: Mapping[str, Tensor], own: Collection[str], level: Level) -> Tensors:
+    """Common and own tensors by the names that a network of this level knows them by."""
+    names = {owned(level, name): name for name in own}
+    return {names.get(name, name): tensor for name, tensor in tensors.items()}
+
+
+def marked(tensors: Mapping[str, Tensor], own: Collection[str], level: Level) -> Tensors:
+    """A network's tensors by the names that the server knows them by."""
+    return {owned(level, name) if name in own else name: tensor for name, tensor in tensors.items()}
