@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations, prune, weight_norm
 
 from potluck.core.errors import ModelError
 from potluck.models.resnet import resnet18, resnet34
-from potluck.parts.copying import copied
+from potluck.core.copying import copied
 from potluck.parts.lowrank.layers import replace_layers
 from potluck.parts.lowrank.survey import FIRST_LAYER, GROUPED, HEAD, NAMED, POINT, READ, Survey, survey
 

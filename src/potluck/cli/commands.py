@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -27,7 +27,7 @@ from potluck.core.tensors import state_of
 from potluck.core.types import Level
 from potluck.engines import make_engine
 from potluck.study.config import parse_config, read_config
-from potluck.study.experiment import from_config
+from potluck.study.experiment import Experiment, from_config
 from potluck.study.record import RunDirectory, read_toml
 from potluck.study.run import execute, model_so_far
 from potluck.study.schema import Origin
@@ -138,39 +138,46 @@ def export(
     out: Annotated[Path, typer.Option(help="the file to write, e.g. watch.safetensors")],
     level: Annotated[str | None, typer.Option(help="the device class")] = None,
     ratio: Annotated[float | None, typer.Option(help="or any size, as a share of the full network")] = None,
+    client: Annotated[int | None, typer.Option(help="or a client, if each has a model of its own")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write a level's model, or one of any size, as a safetensors file of plain weights.
+    """Write a level's model, one of any size, or a client's own, as a safetensors file of plain weights.
 
     An unfinished run gives its latest.
     """
     record = RunDirectory(run)
     levels = read_toml(record.config)["fleet"]["levels"]
-    if (level is None) == (ratio is None):
-        raise RunError(f"export needs either a --level ({', '.join(levels)}) or a --ratio, such as 0.4")
+    if [level, ratio, client].count(None) != 2:
+        raise RunError(f"export needs a --level ({', '.join(levels)}), a --ratio, such as 0.4, or a --client")
     if level is not None and level not in levels:
         raise RunError(f"{run} has no level '{level}'; it has {', '.join(levels)}")
     if level is not None and record.model(level).exists():
         weights, about = read(record.model(level))
     else:
-        wanted = Level(level, levels[level]) if level is not None else Level(f"{ratio:g}", float(ratio or 0))
-        weights, about = export_latest(record, wanted, data_dir)
+        config = parse_config(read_toml(record.config), Origin(record.config))
+        experiment = from_config(config, data_dir)
+        if client is None:
+            of: Level | int = Level(level, levels[level]) if level else Level(f"{ratio:g}", float(ratio or 0))
+            require_exportable(of, experiment)
+        else:
+            of = client
+        found = model_so_far(experiment, make_engine("serial"), record, of)
+        owner = {} if client is None else {"client": client}
+        about = {"level": found.level.name, **owner, "rounds_done": record.progress().rounds_done}
+        weights = state_of(found.net)
     save(out, weights, about)
     say(f"Wrote {out}: level {about['level']} after {about['rounds_done']} rounds.")
 
 
-def export_latest(record: RunDirectory, level: Level, data_dir: Path | None) -> tuple[Any, dict[str, Any]]:
-    """The weights of a network of any size from the last finished round of a run."""
-    config = parse_config(read_toml(record.config), Origin(record.config))
-    experiment = from_config(config, data_dir)
+def require_exportable(level: Level | int, experiment: Experiment) -> None:
+    """Refuse a size that no device of the run could have."""
+    assert isinstance(level, Level)
     largest = experiment.task.largest
     if not 0 < level.ratio <= largest.ratio:
         raise RunError(f"--ratio is {level.ratio:g}, but it should be above 0 and at most {largest.ratio:g}")
     if not experiment.method.admits(level, experiment.site.context(0)):
         admitted = ", ".join(known.name for known in experiment.admitted())
         raise RunError(f"there is no model for level '{level.name}', which does not take part; try {admitted}")
-    net = model_so_far(experiment, make_engine("serial"), record, level)
-    return state_of(net), {"level": level.name, "rounds_done": record.progress().rounds_done}
 
 
 app.command()(partition)

@@ -78,7 +78,7 @@ def partition(
 ) -> None:
     """Who would hold what in an experiment: sizes, skew, and a picture of clients and classes."""
     experiment = from_config(read_config(config, overrides or []), data_dir)
-    examples, holdings = experiment.site.examples, written_down(experiment.fleet.holdings)
+    examples, holdings = experiment.data, written_down(experiment.holdings)
     targets = examples.labels(torch.arange(len(examples)))
     sizes, left_out = holdings.offsets.diff(), dropped(holdings, len(examples))
     who, rest = f"{len(holdings)} clients", "left out"

@@ -13,6 +13,7 @@ from potluck import methods
 from potluck.cli.options import AsJson, Overrides
 from potluck.cli.show import console, say, table_of
 from potluck.core.errors import ConfigError
+from potluck.core.insight import Explains
 from potluck.study.config import apply_override, read_plug
 from potluck.study.costs import context_for, named_inputs
 from potluck.study.networks import Model, model_factory
@@ -66,7 +67,7 @@ def explained(model: Model, example: Tensor, width: float, name: str, overrides:
     chosen = read_plug(methods.find, {"name": name, **settings["method"]}, "method", Origin())
     levels = {"full": 1.0, f"{width:g}": width} if width < 1 else {f"{width:g}": width}
     ctx = context_for(model, levels, example, chosen)
-    told = chosen.explain(ctx.task.levels[-1], ctx)
+    told = chosen.explain(ctx.task.levels[-1], ctx) if isinstance(chosen, Explains) else {}
     if not told:
         raise ConfigError(f"{name} treats all layers alike; leave --method out to see what a width keeps")
     return dict(told)

@@ -16,7 +16,8 @@ from potluck.core.plug import unknown
 from potluck.methods.fedhm import FedHM
 from potluck.parts.lowrank.prices import Unit
 from potluck.study.config import parse_config
-from potluck.study.experiment import from_config, make_levels
+from potluck.study.experiment import from_config
+from potluck.study.levels import make_levels
 from potluck.study.ranks import RankChoice, choose_ranks
 from potluck.study.record import RunDirectory, read_toml
 from potluck.study.schema import Origin

@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from potluck.core.server import Failure
 from potluck.core.types import Update
 from potluck.study.tuning import Timed, told
-from potluck.study.watchers import Record
+from potluck.study.watchers import Record, left_out
 
 
 class Terminal(Console):
@@ -31,7 +32,7 @@ class ProgressBar:
     """Shows rounds done, clients done since, and the accuracy in percent of every level as last evaluated."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
-        self.bar, self.task, self.clients = bar, task, 0
+        self.bar, self.task, self.clients, self.failed = bar, task, 0, 0
         self.begun = False
 
     def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
@@ -44,6 +45,15 @@ class ProgressBar:
     def client_done(self, update: Update) -> None:
         self.clients += 1
         self.bar.update(self.task, clients=f"+{self.clients}")
+
+    def client_failed(self, failure: Failure) -> None:
+        if failure.round != self.failed:  # one line per round: a thousand clients may fail alike
+            self.failed = failure.round
+            self.bar.console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
+
+    def ends(self, metrics: Sequence[Record]) -> None:
+        if sentence := left_out(metrics):
+            self.bar.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     def round_done(self, record: Record) -> None:
         self.clients = 0

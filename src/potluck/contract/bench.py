@@ -17,6 +17,8 @@ from potluck.data.assignment import Blocks
 from potluck.data.dataset import Dataset
 from potluck.data.partitions import IID, Partition, Shards
 from potluck.study.experiment import Experiment, assemble
+from potluck.study.recipes import Model
+from potluck.study.settings import FleetSection, Settings, TaskSection
 
 LEVELS = {"large": 1.0, "medium": 0.5, "small": 0.25}
 CLASSES = 4
@@ -69,7 +71,7 @@ class Bench:
 
     def context(self, round: int = 0) -> Context:
         """A context with nothing remembered, as on a device that has just been switched on."""
-        return Context(self.experiment.task, round, self.experiment.site.seed)
+        return self.experiment.recipe.context(round)
 
     def clients(self) -> list[Client]:
         """All the clients that the method admits."""
@@ -79,38 +81,34 @@ class Bench:
 
     def job(self, state: Tensors, client: Client, round: int = 0) -> Job:
         """The job this client is given."""
-        return Job(client, round, self.method.distribute(state, client, self.context(round)))
+        payload = self.method.distribute(state, client, self.context(round))
+        return Job(client, round, payload, run=self.experiment.recipe.run)
 
     def untouched(self, state: Tensors, client: Client) -> Update:
         """What a client sends back if it does not train."""
         ctx, job = self.context(), self.job(state, client)
         sent, _ = self.method.collect(self.method.localize(job, ctx, {}), job, ctx)
-        return Update(client, copy(sent))
+        return Update(client, copy(sent), run=job.run)
 
 
 def make_bench(
     method: Method,
     levels: Mapping[str, float] = LEVELS,
-    model: type[nn.Module] = Small,
+    model: Model = Small,
     partition: Partition | None = None,
     rounds: int = 3,
 ) -> Bench:
     """A bench with this method on it; clients lack labels unless a partition says otherwise."""
-    experiment = assemble(
-        model=model,
-        data=Dataset(patterns(96, seed=0), patterns(48, seed=1), CLASSES),
+    settings = Settings(
         method=method,
-        levels=levels,
-        clients=6,
-        rounds=rounds,
+        task=TaskSection(model="", rounds=rounds, calibration_clients=6),
+        fleet=FleetSection(clients=6, levels=dict(levels), cohort=6),
         partition=partition or Shards(2, keep_duplicates=True),
         assignment=Blocks(),
         train=Train(lr=0.1, epochs=2, batch_size=8),
-        cohort=6,
-        evaluate_every=1,
-        calibration_clients=6,
         seed=3,
     )
+    experiment = assemble(settings, model, Dataset(patterns(96, seed=0), patterns(48, seed=1), CLASSES))
     return Bench(experiment)
 
 

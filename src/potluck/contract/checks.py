@@ -11,10 +11,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from potluck.contract.bench import LEVELS, Bench, Small, copy, make_bench, make_even_bench
+from potluck.contract.bench import Bench, Small, copy, make_bench, make_even_bench
+from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.method import Method
-from potluck.core.server import play_round
+from potluck.core.server import Server, first_state
+from potluck.core.store import Memory
 from potluck.core.types import Tensors, Update
 from potluck.engines import make_engine
 from potluck.parts.cost.level import count_parameters
@@ -47,13 +49,12 @@ def difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str:
 
 def played(bench: Bench, engine: Engine, rounds: int = 1) -> Tensors:
     """The state after some real rounds."""
-    experiment = bench.experiment
-    engine.open(experiment.site)
-    state = bench.method.init(bench.context())
+    experiment, clock = bench.experiment, Clock()
+    engine.open(experiment.site, experiment.desk, Memory(), clock)
+    server = Server(experiment.recipe, engine, clock=clock)
+    state = first_state(bench.method, bench.context())
     for round in range(rounds):
-        state, _ = play_round(
-            bench.method, state, bench.clients(), engine, bench.context(round), dict.fromkeys(LEVELS, 1)
-        )
+        state, _ = server.play(state, bench.clients(), bench.context(round))
     return state
 
 
@@ -94,7 +95,7 @@ def inputs_are_left_alone(method: Method) -> None:
     sent = copy(job.payload)
     ctx = bench.context()
     net = method.localize(job, ctx, {})
-    method.phases(job, ctx)
+    method.phases(job, ctx, {})
     collected = method.collect(net, job, ctx)[0]
     update = Update(client, {name: jitter(tensor, seed=0) for name, tensor in collected.items()})
     given = copy(update.payload)

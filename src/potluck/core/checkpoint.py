@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from potluck.core.errors import RunError
+from potluck.core.tensors import copied, laid_out, raw_bytes
 from potluck.core.types import Tensors
 
 KEY = "potluck"  # one key alone: several would be written in any order, and equal runs would differ in bytes
@@ -48,15 +48,15 @@ def checksum(tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> str:
     """A digest of every name, type, shape, value and word."""
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
+        tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(raw_bytes(tensor))
     return digest.hexdigest()
 
 
 def save(path: Path, tensors: Tensors, about: Mapping[str, object]) -> None:
     """Write named tensors and what is to be known about them as one safetensors file, atomically."""
-    whole = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
+    whole = copied(tensors)
     words = json.dumps({"about": about, "sha256": checksum(whole, about)}, sort_keys=True)
     write_atomically(path, safetensors.torch.save(whole, {KEY: words}))
 
@@ -66,7 +66,8 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            tensors = laid_out(found)  # a file keeps tensors at any address
         words = json.loads(metadata[KEY])
         about: dict[str, Any] = words["about"]
         intact = words["sha256"] == checksum(tensors, about)

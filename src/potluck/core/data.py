@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from potluck.core.errors import DataError
 from potluck.core.types import Batch
 
 Prepare = Callable[[Tensor], Tensor]
@@ -111,14 +112,60 @@ class Holdings:
         return int(self.offsets[client + 1] - self.offsets[client])
 
 
-def batches(examples: Examples, held: Tensor, size: int, epochs: int, rng: torch.Generator) -> Iterator[Batch]:
-    """Shuffled training batches of the held examples, every example once per epoch.
+class Holder(Protocol):
+    """Private data, asked for one client at a time."""
+
+    def __len__(self) -> int:
+        """How many clients there are."""
+
+    def examples(self, client: int) -> Examples:
+        """What a client trains on."""
+
+    def test(self, client: int) -> Examples:
+        """What a client's own model is scored on."""
+
+    def size(self, client: int) -> int:
+        """How many examples a client trains on."""
+
+    def labels(self, client: int) -> tuple[int, ...]:
+        """The classes that occur in them."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Everybody's data in one place, as only a simulation has them."""
+
+    train: Examples
+    holdings: AnyHoldings
+    scored: Examples | None = None
+    scored_by: AnyHoldings | None = None  # whose test examples these are; everybody has all if not given
+
+    def __len__(self) -> int:
+        return len(self.holdings)
+
+    def examples(self, client: int) -> Examples:
+        return Part(self.train, self.holdings.of(client))
+
+    def test(self, client: int) -> Examples:
+        if self.scored is None:
+            raise DataError("there are no test examples to score a client's model on")
+        return self.scored if self.scored_by is None else Part(self.scored, self.scored_by.of(client))
+
+    def size(self, client: int) -> int:
+        return self.holdings.size(client)
+
+    def labels(self, client: int) -> tuple[int, ...]:
+        return tuple(torch.unique(self.train.labels(self.holdings.of(client))).tolist())
+
+
+def batches(examples: Examples, size: int, epochs: int, rng: torch.Generator) -> Iterator[Batch]:
+    """Shuffled training batches, every example once per epoch.
 
     A single leftover example joins the batch before it: batch norm cannot train on one. Batches
     that are asked to be of one example stay so.
     """
-    for _ in range(epochs if len(held) else 0):
-        parts = list(torch.split(held[torch.randperm(len(held), generator=rng)], size))
+    for _ in range(epochs if len(examples) else 0):
+        parts = list(torch.split(torch.randperm(len(examples), generator=rng), size))
         if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
             parts[-2:] = [torch.cat(parts[-2:])]
         for part in parts:

@@ -10,13 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.core.data import Examples
-from potluck.core.types import Goal
+from potluck.core.types import Goal, Task, Tensors
 
 Score = dict[str, float]
 """Measures by name; `accuracy` and `loss` (mean cross-entropy) are always among them."""
 
 Sums = dict[str, tuple[float, int]]
 """What is averaged: a sum and how many it is the sum of."""
+
+
+MOST_EXAMPLES, MOST_LOGITS = 500, 1 << 22  # of a batch that is scored: texts have many logits per example
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,21 @@ def sums_over(
             sums["local_accuracy"] = local_sums(logits, targets, has, owned)
         totals = added(totals, sums)
     return totals
+
+
+def batch_size(task: Task) -> int:
+    """How many examples are scored at a time."""
+    return max(1, min(MOST_EXAMPLES, MOST_LOGITS // (task.classes * task.example[1].numel())))
+
+
+def as_tensors(sums: Sums) -> Tensors:
+    """Sums as named tensors, for the wire."""
+    return {name: torch.tensor([value, count], dtype=torch.float64) for name, (value, count) in sums.items()}
+
+
+def from_tensors(tensors: Tensors) -> Sums:
+    """Sums again."""
+    return {name: (float(pair[0]), int(pair[1])) for name, pair in tensors.items()}
 
 
 def added(one: Sums, other: Sums) -> Sums:

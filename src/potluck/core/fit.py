@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -21,6 +21,12 @@ def learning_rate(train: Train, round: int, rounds: int) -> float:
     if train.schedule == "cosine":
         return train.lr / 2 * (1 + math.cos(math.pi * round / rounds))
     return train.lr
+
+
+def in_round(train: Train, round: int, rounds: int) -> Train:
+    """The settings with the rate of a round."""
+    rate = learning_rate(train, round, rounds)
+    return train if rate == train.lr else replace(train, lr=rate)
 
 
 def descends_plainly(train: Train) -> bool:
@@ -53,9 +59,7 @@ class PlainDescent:
             torch._foreach_add_([p for p, _ in gradients], [g for _, g in gradients], alpha=-self.lr)
 
 
-def optimizer_of(
-    named: Iterable[tuple[str, Tensor]], decays: Callable[[str], bool], train: Train, lr: float
-) -> Optimizer:
+def optimizer_of(named: Iterable[tuple[str, Tensor]], decays: Callable[[str], bool], train: Train) -> Optimizer:
     """A fresh optimiser for these parameters; what does not decay is a group of its own.
 
     Single operations go through all parameters: Python's time per step does not grow with their number. With momentum
@@ -63,7 +67,7 @@ def optimizer_of(
     """
     named = list(named)
     if descends_plainly(train):
-        return PlainDescent([p for _, p in named], lr)
+        return PlainDescent([p for _, p in named], train.lr)
     groups = [
         {"params": [p for name, p in named if decays(name)], "weight_decay": train.weight_decay},
         {"params": [p for name, p in named if not decays(name)], "weight_decay": 0.0},
@@ -71,16 +75,16 @@ def optimizer_of(
     groups = [group for group in groups if group["params"]]
     real = all(p.device.type != "meta" for _, p in named)
     if train.optimizer == "adam":
-        return torch.optim.Adam(groups, lr=lr, fused=real)
+        return torch.optim.Adam(groups, lr=train.lr, fused=real)
     if train.momentum:
-        return torch.optim.SGD(groups, lr=lr, momentum=train.momentum, foreach=True)
-    return torch.optim.SGD(groups, lr=lr, fused=real)
+        return torch.optim.SGD(groups, lr=train.lr, momentum=train.momentum, foreach=True)
+    return torch.optim.SGD(groups, lr=train.lr, fused=real)
 
 
-def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train, lr: float) -> None:
-    """Train a network in place on a stream of batches."""
+def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> None:
+    """Train a network in place on a stream of batches, at the settings' own rate."""
     with frozen(p for name, p in net.named_parameters() if p.requires_grad and not phase.trains(name)):
-        descend(net, phase, stream, train, lr)
+        descend(net, phase, stream, train)
 
 
 @contextmanager
@@ -96,10 +100,10 @@ def frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def descend(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train, lr: float) -> None:
+def descend(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> None:
     """One optimiser step per batch, on what is to be trained."""
     named = [(name, p) for name, p in net.named_parameters() if p.requires_grad]
-    optimizer = optimizer_of(named, phase.decays, train, lr)
+    optimizer = optimizer_of(named, phase.decays, train)
     trained = [p for _, p in named]
     net.train()
     for batch in stream:

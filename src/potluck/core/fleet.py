@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-import torch
 from torch import Tensor
 
-from potluck.core.data import AnyHoldings, Examples
+from potluck.core.data import Holder
 from potluck.core.types import Client, Level
 
 
@@ -27,20 +26,19 @@ class Fleet:
 
     levels: tuple[Level, ...]
     assignment: Assignment
-    holdings: AnyHoldings
-    examples: Examples
+    holder: Holder
     seed: int
     labels: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
-        return len(self.holdings)
+        return len(self.holder)
 
     def deal(self, clients: int, round: int) -> Tensor:
-        """The index of the level of each of so many clients in this round."""
+        """The index of each client's level in this round."""
         return self.assignment(clients, self.levels, round, self.seed)
 
     def client(self, id: int, level: Level) -> Client:
         """What client `id`, now of this level, tells the server of itself."""
         if id not in self.labels:
-            self.labels[id] = tuple(torch.unique(self.examples.labels(self.holdings.of(id))).tolist())
-        return Client(id, level, self.holdings.size(id), self.labels[id])
+            self.labels[id] = self.holder.labels(id)
+        return Client(id, level, self.holder.size(id), self.labels[id])

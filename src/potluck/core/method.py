@@ -3,19 +3,22 @@
 A method is a frozen dataclass of hyper-parameters. It holds no state, so the same object
 serves the server and every client, in whatever process they live. Its fields are its
 configuration schema; its constructor stores them and does nothing else.
+
+What a method may show of itself (`diagnose`, `explain`, `panels`) is in core/insight.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.core.panels import Panel
-from potluck.core.tensors import load, mean_by_name, state_of
+from potluck.core.form import Form, form_of
+from potluck.core.means import NameMean
+from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
 
 
@@ -27,6 +30,8 @@ class Method:
     lossless: ClassVar[bool] = True  # nobody trains => aggregation gives back the state it started from
     reduces_to_fedavg: ClassVar[bool] = True  # with one level at ratio 1 and equal clients, the paper says so
     ratio_is_width: ClassVar[bool] = True  # a level's model is no larger than the network of that width
+    shares_model: ClassVar[bool] = True  # False: every client has a model of its own, and is scored with it
+    takes_any_networks: ClassVar[bool] = False  # True: levels may have networks that are not sizes of one
 
     @property
     def calibrated(self) -> bool:
@@ -37,21 +42,21 @@ class Method:
 
     def admits(self, level: Level, ctx: Context) -> bool:
         """Whether a device of this level can take part: by default, if it can carry its network."""
-        return level.ratio >= self.ratio(level, ctx)
+        return level.ratio >= self.trains(level, ctx).ratio
 
-    def ratio(self, level: Level, ctx: Context) -> float:
-        """The size of the network that a device of this level trains."""
-        return ctx.task.largest.ratio
+    def trains(self, level: Level, ctx: Context) -> Level:
+        """The level whose network a device of this level trains."""
+        return ctx.task.largest
 
-    def sizes(self, ctx: Context) -> set[float]:
-        """The sizes of all the networks that the method builds; others need not be possible."""
-        return {self.ratio(level, ctx) for level in ctx.task.levels}
+    def builds(self, ctx: Context) -> Iterable[Level]:
+        """The levels whose networks the method builds; other networks need not be possible."""
+        return dict.fromkeys(self.trains(level, ctx) for level in ctx.task.levels)
 
     # ---- on the server ----
 
     def init(self, ctx: Context) -> Tensors:
         """The server's state before the first round."""
-        return state_of(ctx.build(self.ratio(ctx.task.largest, ctx)))
+        return state_of(ctx.build(self.trains(ctx.task.largest, ctx)))
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
         """What this client is sent."""
@@ -59,36 +64,26 @@ class Method:
 
     def aggregate(self, state: Tensors, updates: Iterable[Update], ctx: Context) -> Tensors:
         """The next state. `updates` is a stream: take each once, keep none."""
-        return mean_by_name(state, ((update.payload, update.client.size) for update in updates))
+        mean = NameMean(state)
+        for update in updates:
+            mean.add(update.payload, update.client.size)
+        return mean.result()
 
-    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+    def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         """A plain network to deploy on devices of this level: no hooks, nothing of ours inside."""
-        net = ctx.build(self.ratio(level, ctx))
-        load(net, self.distribute(state, model_owner(level, ctx), ctx))
+        net = ctx.build(self.trains(level, ctx))
+        load(net, self.distribute(state, recipient(level, ctx), ctx))
         return net.eval()
-
-    def diagnose(self, state: Tensors, ctx: Context, joined: Mapping[str, int]) -> dict[str, Any]:
-        """Numbers worth watching after a round, for the record; `joined` counts the clients of each level."""
-        return {}
-
-    def explain(self, level: Level, ctx: Context) -> dict[str, str]:
-        """What becomes of each layer at a level, and why, for methods that treat layers differently."""
-        return {}
-
-    def panels(self, state: Tensors, ctx: Context) -> Sequence[Panel]:
-        """Pictures of the state worth looking at."""
-        return ()
 
     # ---- on the client ----
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         """The network this client trains, made from the payload and what stayed on the client alone."""
-        level = job.client.level
-        net = ctx.once(("net", level), lambda: ctx.build(self.ratio(level, ctx)))
+        net = ctx.once(build_network, self.trains(job.client.level, ctx))
         load(net, job.payload)
         return net
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         """What the client trains for, one stretch after the other."""
         return [Phase(plain_loss)]
 
@@ -96,10 +91,22 @@ class Method:
         """(what is sent back, what stays here); live tensors, which the engine copies."""
         return state_of(net), {}
 
+    # ---- at the border ----
 
-def model_owner(level: Level, ctx: Context) -> Client:
-    """Nobody in particular, of this level and with every label: whom an exported model is for."""
-    return Client(id=-1, level=level, size=0, labels=tuple(range(ctx.task.classes)))
+    def expects(self, job: Job, ctx: Context) -> Form:
+        """The names, shapes and types that a client may answer this job with: by default, what one that does not train
+        would send."""
+        return form_of(self.collect(self.localize(job, ctx, {}), job, ctx)[0])
+
+
+def build_network(level: Level, ctx: Context) -> nn.Module:
+    """The plain network of a level, for `ctx.once`."""
+    return ctx.build(level)
+
+
+def recipient(level: Level, ctx: Context) -> Client:
+    """A stand-in client of a level that has every label, for models that are exported and costs that are counted."""
+    return Client(id=-1, level=level, size=ctx.task.train.batch_size, labels=tuple(range(ctx.task.classes)))
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-from potluck.core.client import train
 from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import UpdateError
 from potluck.core.fleet import Fleet
+from potluck.core.forms import expected
+from potluck.core.guard import Guard
 from potluck.core.method import Method
-from potluck.core.tensors import require_finite, size_in_bytes
+from potluck.core.recipe import Recipe
+from potluck.core.tensors import laid_out, size_in_bytes
 from potluck.core.types import Client, Context, Job, Tensors, Update
+from potluck.core.workload import examples_trained
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An update that was left out, and why."""
+
+    client: int
+    level: str
+    round: int  # counted from 1, as people do
+    reason: str
+
+    def __str__(self) -> str:
+        return f"client {self.client} ({self.level}) was left out of round {self.round}: {self.reason}"
 
 
 @dataclass
@@ -30,9 +46,103 @@ class Ledger:
     bytes_down: int = 0
     bytes_up: int = 0
     macs: int = 0
-    failures: list[dict[str, object]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     client_seconds: float = 0.0
-    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
+
+    @property
+    def used(self) -> int:
+        """How many updates were used."""
+        return self.clients - len(self.failures)
+
+
+def ignore(seen: object) -> None:
+    """Watch nothing."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What a server needs beside its state, from the first round to the last."""
+
+    recipe: Recipe
+    engine: Engine
+    guard: Guard = field(default_factory=Guard)
+    clock: Clock = field(default_factory=Clock)
+    macs: Mapping[str, int] = field(default_factory=dict)  # of one example's forward pass, by level
+    stacks: Mapping[str, int] = field(default_factory=dict)  # how many clients of a level are trained at once
+    client_done: Callable[[Update], None] = ignore
+    client_failed: Callable[[Failure], None] = ignore
+
+    def play(
+        self, state: Tensors, cohort: Iterable[Client], ctx: Context, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[Tensors, Ledger]:
+        """One round: distribute, train, aggregate. Returns the next state and what it cost.
+
+        Every client trains, whether or not the method looks at its update. A round from which no update can be used
+        leaves the state as it is. `meanwhile` is called once, while the last clients train.
+        """
+        ledger = Ledger()
+        jobs = self.jobs("train", state, bundles(cohort, self.stacks), ctx, meanwhile)
+        updates = self.exchange(jobs, ctx, ledger)
+        with self.clock.spent("aggregation"):
+            new = self.recipe.method.aggregate(state, updates, ctx)
+            deque(updates, maxlen=0)
+        return (laid_out(new) if ledger.used else state), ledger
+
+    def jobs(
+        self,
+        work: str,
+        state: Tensors,
+        together: Iterable[list[Client]],
+        ctx: Context,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Iterator[list[Job]]:
+        """The jobs of clients, each bundle made when an engine has room for it; then `meanwhile` is called."""
+        for clients in together:
+            with self.clock.spent("extraction"):
+                made = [
+                    Job(client, ctx.round, self.recipe.method.distribute(state, client, ctx), work, self.recipe.run)
+                    for client in clients
+                ]
+            yield made
+        meanwhile()
+
+    def exchange(self, jobs: Iterable[list[Job]], ctx: Context, ledger: Ledger) -> Iterator[Update]:
+        """The answers to jobs, in their order, that pass the guard; the others are counted, with the reason."""
+        issued: deque[Job] = deque()
+
+        def noted() -> Iterator[list[Job]]:
+            for bundle in jobs:
+                issued.extend(bundle)
+                ledger.bytes_down += sum(size_in_bytes(job.payload) for job in bundle)
+                yield bundle
+
+        for update in self.engine.map(noted()):
+            job = issued.popleft()
+            self.count(update, job, ctx, ledger)
+            try:
+                with self.clock.spent("guard"):
+                    self.guard.check(update, job, expected(self.recipe.method, job, ctx))
+                    ledger.bytes_up += size_in_bytes(update.payload)
+            except UpdateError as error:
+                ledger.failures.append(Failure(job.client.id, job.client.level.name, job.round + 1, str(error)))
+                self.client_failed(ledger.failures[-1])
+                continue
+            yield update
+
+    def count(self, update: Update, job: Job, ctx: Context, ledger: Ledger) -> None:
+        """Enter one answer into the books, whether or not it can be used."""
+        level = job.client.level.name
+        ledger.clients += 1
+        ledger.per_level[level] = ledger.per_level.get(level, 0) + 1
+        ledger.client_seconds += update.seconds
+        if job.work == "train" and not update.failure:
+            ledger.macs += self.macs.get(level, 0) * examples_trained(self.recipe.method, job, ctx)
+        self.client_done(update)
+
+
+def first_state(method: Method, ctx: Context) -> Tensors:
+    """The server's state before the first round, laid out as it will be after every other."""
+    return laid_out(method.init(ctx))
 
 
 def cohort_size(cohort: int | float, able: int) -> int:
@@ -54,7 +164,7 @@ def draw_cohort(
 
     def pick(count: int) -> Tensor:
         drawn = torch.randperm(count, generator=ctx.rng("cohort"), dtype=torch.int32)
-        return drawn[: cohort_size(cohort, count)].clone()  # the others are let go
+        return drawn[: cohort_size(cohort, count)].clone()  # so that the rest can be freed
 
     if fleet.assignment.per_cohort:
         picked = pick(len(fleet))
@@ -70,25 +180,6 @@ def draw_cohort(
     return [replace(client, turn=ctx.round * len(clients) + place) for place, client in enumerate(clients)]
 
 
-def issue(
-    method: Method,
-    state: Tensors,
-    cohort: Iterable[Client],
-    ctx: Context,
-    ledger: Ledger,
-    stacks: Mapping[str, int] = MappingProxyType({}),
-    meanwhile: Callable[[], None] = lambda: None,
-) -> Iterator[Job]:
-    """The cohort's jobs, each made when an engine has room for it; `meanwhile` is called when all have been taken."""
-    for together in bundles(cohort, stacks):
-        for client in together:
-            with ledger.clock.spent("extraction"):
-                payload = method.distribute(state, client, ctx)
-                ledger.bytes_down += size_in_bytes(payload)
-            yield Job(client, ctx.round, payload, len(together))
-    meanwhile()
-
-
 def bundles(cohort: Iterable[Client], stacks: Mapping[str, int]) -> Iterator[list[Client]]:
     """Clients that are trained at once: as many neighbours of one level and size as its stack holds, evenly divided.
 
@@ -99,50 +190,3 @@ def bundles(cohort: Iterable[Client], stacks: Mapping[str, int]) -> Iterator[lis
         parts = -(-len(clients) // stacks.get(level, 1))
         ends = [len(clients) * part // parts for part in range(parts + 1)]
         yield from (clients[start:end] for start, end in pairwise(ends))
-
-
-def accept(updates: Iterable[Update], ledger: Ledger, seen: Callable[[Update], None]) -> Iterator[Update]:
-    """The updates that can be used; the others are counted, with the reason."""
-    for update in updates:
-        ledger.clients += 1
-        ledger.client_seconds += update.seconds
-        ledger.bytes_up += size_in_bytes(update.payload)
-        level = update.client.level.name
-        ledger.per_level[level] = ledger.per_level.get(level, 0) + 1
-        seen(update)
-        try:
-            if update.failure:
-                raise UpdateError(update.failure)
-            require_finite(update.payload)
-        except UpdateError as error:
-            ledger.failures.append({"client": update.client.id, "level": level, "reason": str(error)})
-            continue
-        yield update
-
-
-def play_round(
-    method: Method,
-    state: Tensors,
-    cohort: Iterable[Client],
-    engine: Engine,
-    ctx: Context,
-    macs: Mapping[str, int],
-    seen: Callable[[Update], None] = lambda update: None,
-    stacks: Mapping[str, int] = MappingProxyType({}),
-    meanwhile: Callable[[], None] = lambda: None,
-) -> tuple[Tensors, Ledger]:
-    """One round: distribute, train, aggregate. Returns the next state and what it cost.
-
-    `meanwhile` is called once, while the last clients train.
-    """
-    ledger = Ledger(clock=engine.clock)
-
-    def count(update: Update) -> None:
-        work = macs[update.client.level.name] * update.client.size * ctx.task.train.epochs
-        ledger.macs += 0 if update.failure else work
-        seen(update)
-
-    updates = engine.map(train, issue(method, state, cohort, ctx, ledger, stacks, meanwhile))
-    with engine.clock.spent("aggregation"):
-        state = method.aggregate(state, accept(updates, ledger, count), ctx)
-    return state, ledger

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from potluck.core.errors import ModelError, UpdateError
+from potluck.core.errors import ModelError
 from potluck.core.types import Tensors
 
+ALIGNMENT = 64  # bytes: what PyTorch's own allocator gives
 CHUNK = 1 << 15  # scalars worked on at a time: PyTorch gives more to several threads
 
 
@@ -24,13 +24,48 @@ def state_of(net: nn.Module) -> Tensors:
     return {name: tensor.detach() for name, tensor in net.state_dict().items()}
 
 
+def plainly_laid(tensor: Tensor) -> bool:
+    """Whether a tensor lies in main memory row after row, from an aligned address on."""
+    step = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if stride != step:
+            return False
+        step *= max(size, 1)
+    return tensor.data_ptr() % ALIGNMENT == 0 and tensor.device.type == "cpu"
+
+
 def copied(tensors: Mapping[str, Tensor]) -> Tensors:
-    """The same tensors in memory of their own."""
-    return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
+    """The same tensors in memory of their own, plainly laid out."""
+    return {
+        name: tensor.detach().to("cpu").clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+
+
+def laid_out(tensors: Mapping[str, Tensor]) -> Tensors:
+    """The same tensors, plainly laid out; only those that are not are copied.
+
+    Which kernel multiplies a matrix, and so the last bits, may depend on its strides and its address. What is handed
+    from one place to another therefore has the same layout everywhere: in every engine, and after a resume.
+    """
+    return {name: tensor if plainly_laid(tensor) else copied({"": tensor})[""] for name, tensor in tensors.items()}
+
+
+def same_tensors(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Whether two sets of tensors are equal in names, types, shapes and values."""
+    return set(one) == set(other) and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+    )
+
+
+def raw_bytes(tensor: Tensor) -> memoryview:
+    """The values of a tensor as bytes, row after row."""
+    data: memoryview = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return data
 
 
 def load(net: nn.Module, tensors: Mapping[str, Tensor], optional: Iterable[str] = ()) -> None:
     """Copy tensors into a network; every name must match, but those in `optional` may be missing."""
+    own_memory_for_frozen(net, tensors)
     try:
         missing, unexpected = net.load_state_dict(tensors, strict=False)
     except RuntimeError as error:  # a shape does not fit
@@ -42,13 +77,13 @@ def load(net: nn.Module, tensors: Mapping[str, Tensor], optional: Iterable[str] 
         )
 
 
-def require_finite(tensors: Mapping[str, Tensor]) -> None:
-    """Refuse an update that would poison the mean."""
-    for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or math.isfinite(tensor.sum()):
-            continue  # a finite sum has finite terms; an infinite one may come of large ones
-        if not torch.isfinite(tensor).all():
-            raise UpdateError(f"'{name}' has values that are not finite")
+def own_memory_for_frozen(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Before other values are loaded into a frozen parameter, give it memory of its own: networks share these."""
+    for name, parameter in net.named_parameters():
+        if parameter.requires_grad or name not in tensors:
+            continue
+        if tensors[name].shape == parameter.shape and not tensors[name].equal(parameter):
+            parameter.data = parameter.data.clone()
 
 
 def restore_type(mean: Tensor, like: Tensor) -> Tensor:
@@ -98,29 +133,3 @@ def approach(mean: Tensor, sent: Tensor, ratio: float | Tensor, anew: bool = Fal
             into.copy_(torch.where(share == 1, new, into.lerp(new, share)))
         else:
             into.lerp_(new, share)
-
-
-def mean_by_name(state: Tensors, weighted: Iterable[tuple[Tensors, float]]) -> Tensors:
-    """w = Σ_k n_k w_k / Σ_k n_k (FedAvg, alg. 1), for each name over those who sent it; the rest keep their value.
-
-    A running mean in the tensors' own precision (at least float32), whose error grows like √n
-    units in the last place with the number of updates n; equal contributions give back their value
-    exactly. Whole numbers are summed in float64 and rounded. The updates are consumed one at a
-    time: no more than one is held.
-    """
-    mean: Tensors = {}
-    weight: dict[str, float] = {}
-    for tensors, share in weighted:
-        for name, tensor in tensors.items() if share > 0 else ():
-            old = state[name]
-            weight[name] = weight.get(name, 0.0) + share
-            if old.is_floating_point():
-                if name not in mean:
-                    mean[name] = torch.empty(tensor.shape, dtype=mean_type(old))
-                approach(mean[name], tensor, share / weight[name])
-            else:
-                if name not in mean:
-                    mean[name] = torch.zeros(tensor.shape, dtype=torch.float64)
-                mean[name].add_(tensor, alpha=share)
-    sums = {name: total / weight[name] for name, total in mean.items() if not state[name].is_floating_point()}
-    return {**state, **{name: restore_type(tensor, state[name]) for name, tensor in {**mean, **sums}.items()}}

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import torch
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
+from potluck.core.memo import Memo
+from potluck.core.networks import Networks, share_frozen
 from potluck.core.random import seeded, stream
+
+if TYPE_CHECKING:
+    from potluck.core.data import Examples
 
 Tensors = dict[str, Tensor]
 """The one currency: server state, payload, update and what stays on a client are all named tensors."""
@@ -42,7 +47,7 @@ class Client:
     level: Level
     size: int
     labels: tuple[int, ...]
-    turn: int | None = field(default=None, compare=False)  # clients asked to train before it; None: it is not to train
+    turn: int | None = field(default=None, compare=False)  # requests to train before this one; None if it only receives
 
 
 @dataclass(frozen=True)
@@ -63,22 +68,27 @@ class Train:
 
 @dataclass(frozen=True)
 class Task:
-    """All that is public: what is learned, by networks of which sizes, and how clients train them."""
+    """All that is public: what is learned, by which networks, and how clients train them."""
 
-    model: Callable[[float], nn.Module]  # from a ratio to a plain network
+    model: Networks  # from a level to its plain network
     levels: tuple[Level, ...]
     classes: int
-    head: tuple[str, ...]  # the parameters that make the logits, one row per class
+    heads: Mapping[str, tuple[str, ...]]  # by level: the parameters that make the logits, one row per class
     example: Batch  # a made-up batch of one: the shapes and types of the data, none of their content
     train: Train = field(default_factory=Train)
     rounds: int = 1
     goal: Goal = "classes"
     embeddings: Mapping[str, int] = field(default_factory=dict)  # of tokens that are classes too, with their rows
+    proxy: Examples | None = None  # public examples that everybody has
 
     @property
     def largest(self) -> Level:
         """The level of the global network."""
         return max(self.levels, key=lambda level: level.ratio)
+
+    def head(self, level: Level) -> tuple[str, ...]:
+        """The parameters that make a level's logits; at a width that no level has they are called the same."""
+        return self.heads[level.name if level.name in self.heads else self.largest.name]
 
 
 @dataclass(frozen=True)
@@ -88,22 +98,29 @@ class Context:
     task: Task
     round: int
     seed: int
-    memo: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
+    memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     def rng(self, *key: object) -> torch.Generator:
         """A generator that depends on (seed, round, key), never on the order of calls."""
         return stream(self.seed, "round", self.round, *key)
 
-    def build(self, ratio: float) -> nn.Module:
-        """A fresh network of this size; the same seed gives the same initial weights anywhere."""
-        with seeded(self.seed, "init"):
-            return self.task.model(ratio)
+    def build(self, level: Level) -> nn.Module:
+        """A fresh network of a level; the same seed gives the same initial weights anywhere.
 
-    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` made the first time this process was asked for `key` (networks, plans)."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        return self.memo[key]  # type: ignore[return-value]
+        Frozen parameters that are equal are one object in all networks of a process.
+        """
+        with seeded(self.seed, "init"):
+            net = self.task.model(level)
+        return net if self.memo.frozen is None else share_frozen(net, self.memo.frozen)
+
+    def once(self, make: Callable[..., Made], *args: Hashable) -> Made:
+        """`make(*args, ctx)`, made once in this process. It depends on nothing else, so its context is that of round 0.
+
+        >>> ctx = Context(None, round=7, seed=0)  # type: ignore[arg-type]
+        >>> ctx.once(lambda level, ctx: (level, ctx.round), "phone")
+        ('phone', 0)
+        """
+        return self.memo.once(make, args, lambda: make(*args, replace(self, round=0)))
 
 
 def everything(name: str) -> bool:
@@ -123,6 +140,8 @@ class Phase:
     extra: Tensors = field(default_factory=dict)
     trains: Callable[[str], bool] = everything
     decays: Callable[[str], bool] = everything
+    source: Literal["private", "proxy"] = "private"  # the client's own examples, or the public ones
+    train: Train | None = None  # settings of its own; the task's if not given
 
 
 @dataclass(frozen=True)
@@ -132,7 +151,8 @@ class Job:
     client: Client
     round: int
     payload: Tensors
-    bundle: int = 1  # so many jobs in a row, of which this is one, are for one place at once
+    work: str = "train"  # what is asked for
+    run: str = ""  # the digest of the recipe that both sides must have
 
 
 @dataclass(frozen=True)
@@ -143,3 +163,5 @@ class Update:
     payload: Tensors
     seconds: float = 0.0
     failure: str = ""
+    round: int = 0
+    run: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from potluck.core.types import Job, Tensors
+from potluck.core.types import Tensors
 from potluck.engines.slot import Layout, Slot
 
 Stretch = tuple[int, torch.Size, tuple[int, ...], torch.dtype, int]
@@ -40,9 +40,8 @@ class Board:
         self.written: dict[tuple[str, Stretches], Layout] = {}
         self.held: dict[tuple[str, bool], list[Tensors]] = {}  # so that their memory is not another tensor's by now
 
-    def find(self, job: Job) -> Layout | None:
-        """Where the job's payload lies on the board; None if it is not there, and has not just been sent to another."""
-        level, payload = job.client.level.name, job.payload
+    def find(self, level: str, payload: Tensors) -> Layout | None:
+        """Where a level's payload lies on the board; None if it is not there, and has not just been sent to another."""
         shown = stretches(payload)
         again, self.last[level] = self.last.get(level) == shown, shown
         written = self.held.setdefault((level, True), [])

@@ -2,117 +2,41 @@
 
 Workers keep their site (networks, data) between jobs. Tensors pass through shared memory; only small headers go through
 pipes. A worker has slots for the job it runs, for the next, and for answers that are still being read where they lie.
-Updates are handed on in the order of the jobs, whoever finishes first.
+Answers are handed on in the order of the jobs, whoever finishes first.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 
-from potluck.core.client import Site, Work
 from potluck.core.clock import Clock
+from potluck.core.desk import Chore, Desk, Piece
+from potluck.core.site import Site
+from potluck.core.store import Memory, Store
 from potluck.core.tensors import copied
 from potluck.core.threads import cores, one_thread
 from potluck.core.types import Job, Tensors, Update
 from potluck.engines.board import Board
-from potluck.engines.bundles import in_bundles
 from potluck.engines.luggage import pack
+from potluck.engines.process import QUEUED, Assigned, Load, Worker, start_worker
 from potluck.engines.slot import Slot
-from potluck.engines.worker import Answer, Order, Sent
+from potluck.engines.worker import Answer, Order, Place, Sent
 
-SLOTS = 4
-QUEUED = 2  # orders a worker has at a time: its next job is there when it finishes one
 AHEAD = 8  # bundles per worker that may be begun before the first of them is handed on: bounds what waits in memory
 ATTEMPTS = 2  # jobs whose worker dies are tried once more elsewhere
-KEEP_MEMORY = ":".join(  # what a worker frees it needs again in the next step: let it keep the pages, large ones
-    (
-        "glibc.malloc.hugetlb=1",
-        f"glibc.malloc.mmap_threshold={1 << 25}",
-        f"glibc.malloc.trim_threshold={1 << 30}",
-        f"glibc.malloc.top_pad={1 << 24}",
-    )
-)
 
 
-@dataclass
-class Assigned:
-    """Jobs that a worker has and has not answered yet."""
+@dataclass(frozen=True)
+class Result:
+    """What came of a job or a piece."""
 
-    ticket: int
-    work: Work
-    jobs: list[Job]
-    attempt: int
-
-    def described(self) -> str:
-        """Whose jobs these are."""
-        first, *others = (job.client for job in self.jobs)
-        return f"client {first.id} of level '{first.level.name}'" + (f" and {len(others)} more" if others else "")
-
-
-@dataclass
-class Worker:
-    """The parent's end of a worker process."""
-
-    process: subprocess.Popen[bytes]
-    pipe: Connection
-    lifeline: int
-    slots: list[Slot]
-    assigned: dict[int, Assigned] = field(default_factory=dict)  # by slot
-
-    @property
-    def free_slots(self) -> list[int]:
-        return [slot for slot in range(SLOTS) if slot not in self.assigned and not self.slots[slot].lent]
-
-    @property
-    def room(self) -> int:
-        """How many more orders it can be given."""
-        return min(QUEUED - len(self.assigned), len(self.free_slots))
-
-    def stop(self) -> None:
-        """End the process at once and let go of its memory."""
-        self.process.kill()
-        self.process.wait()
-        self.pipe.close()
-        os.close(self.lifeline)
-        for slot in self.slots:
-            slot.close()
-
-
-def start_worker(luggage: Slot, board: Slot) -> Worker:
-    """Start a worker that shares the luggage, the board and slots of its own with this process.
-
-    It is a fresh interpreter, not a fork: forking a process in which PyTorch has computed is not
-    safe. And it does not import the user's script again, so that needs no `__main__` guard.
-    """
-    ours, theirs = socket.socketpair()
-    life_read, life_write = os.pipe()
-    slots = [Slot.create() for _ in range(SLOTS)]
-    handles = [theirs.fileno(), life_read, luggage.handle, board.handle, *(slot.handle for slot in slots)]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", KEEP_MEMORY),
-        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
-    }
-    command = [sys.executable, "-c", "from potluck.engines.worker import main; main()", *map(str, handles)]
-    process = subprocess.Popen(
-        command,
-        pass_fds=handles,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        process_group=0,  # Ctrl-C goes to the parent alone
-    )
-    theirs.close()
-    os.close(life_read)
-    return Worker(process, Connection(ours.detach()), life_write, slots)
+    of: Job | Piece
+    payload: Tensors
+    personal: Tensors
+    seconds: float
+    failure: str
 
 
 class Local:
@@ -120,51 +44,59 @@ class Local:
 
     def __init__(self, workers: int = 0) -> None:
         self.places = workers or cores()
-        self.personal: dict[int, Tensors] = {}
+        self.store: Store = Memory()
         self.clock = Clock()
         self.workers: list[Worker] = []
         self.shared: tuple[Slot, Board] | None = None  # the luggage, and what many jobs are sent alike
         self.packed = b""
         self.tickets = self.first = 0
 
-    def open(self, site: Site) -> None:
+    def open(self, site: Site, desk: Desk, store: Store, clock: Clock) -> None:
+        self.store, self.clock = store, clock
         luggage, board = self.shared = self.shared or (Slot.create(), Board())
-        self.packed = pack(site, luggage)
+        self.packed = pack(site, desk, luggage)
         while len(self.workers) < self.places:
             self.workers.append(start_worker(luggage, board.slot))
         for worker in self.workers:
             worker.pipe.send(self.packed)
 
-    def map(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
-        with one_thread():  # the cores are the workers': threads that wait for one another would wait for them
-            yield from self.updates(work, jobs)
+    def map(self, bundles: Iterable[Sequence[Job]]) -> Iterator[Update]:
+        for result in self.worked(bundles):
+            job, stays = result.of, result.personal
+            assert isinstance(job, Job)
+            if stays:
+                self.store.put(job.client.id, stays)
+            yield Update(job.client, result.payload, result.seconds, result.failure, job.round, job.run)
+            del result, stays  # what has been handed on is not held here: its slot may be wanted
 
-    def updates(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
-        """`map` itself."""
-        waiting = in_bundles(jobs)
-        turn = self.first = self.tickets  # tickets number the bundles of all calls: a late answer is known as such
-        ready: dict[int, list[tuple[Update, Tensors]]] = {}
+    def share(self, chore: Chore, pieces: Iterable[Piece]) -> Iterator[Tensors]:
+        for result in self.worked((chore, piece) for piece in pieces):
+            yield result.payload
+            del result
+
+    def worked(self, loads: Iterable[Load]) -> Iterator[Result]:
+        """What came of each job or piece, in their order."""
+        waiting = iter(loads)
+        turn = self.first = self.tickets  # tickets number the loads of all calls: a late answer is known as such
+        ready: dict[int, list[Result]] = {}
         more = True
         assert self.shared is not None
         self.shared[1].clear()
-        while more or turn < self.tickets:
-            while more and self.tickets - turn < AHEAD * self.places and (worker := self.least_busy()):
-                bundle = next(waiting, None)
-                more = bundle is not None
-                if bundle is not None:
-                    self.assign(worker, Assigned(self.tickets, work, bundle, attempt=1))
-                    self.tickets += 1
-            if turn in ready:
-                answers = ready.pop(turn)
-                turn += 1
-                while answers:  # what has been handed on is not held here: its slot may be wanted
-                    update, personal = answers.pop(0)
-                    if personal:
-                        self.personal[update.client.id] = personal
-                    yield update
-                    del update
-            elif more or turn < self.tickets:
-                ready.update(self.receive())
+        with one_thread():  # the cores are the workers': threads that wait for one another would wait for them
+            while more or turn < self.tickets:
+                while more and self.tickets - turn < AHEAD * self.places and (worker := self.least_busy()):
+                    load = next(waiting, None)
+                    more = load is not None
+                    if load is not None:
+                        self.assign(worker, Assigned(self.tickets, load))
+                        self.tickets += 1
+                if turn in ready:
+                    results = ready.pop(turn)
+                    turn += 1
+                    while results:
+                        yield results.pop(0)
+                elif more or turn < self.tickets:
+                    ready.update(self.receive())
 
     def close(self) -> None:
         while self.workers:
@@ -181,25 +113,39 @@ class Local:
         return worker if worker.room > 0 else None
 
     def assign(self, worker: Worker, assigned: Assigned) -> None:
-        """Put jobs into one of the worker's free slots."""
+        """Put a load into one of the worker's free slots."""
         with self.clock.spent("transport"):
-            number, end, sent = worker.free_slots[0], 0, []
-            slot = worker.slots[number]
-            assert self.shared is not None
-            for job in assigned.jobs:
-                payload = self.shared[1].find(job)
-                on_board = payload is not None
-                if payload is None:
-                    payload, end = slot.write(job.payload, end)
-                personal, end = slot.write(self.personal.get(job.client.id, {}), end)
-                sent.append(Sent(job.client, job.round, payload, on_board, personal))
+            number = worker.free_slots[0]
+            order = self.order(assigned, number, worker.slots[number])
             worker.assigned[number] = assigned
             try:
-                worker.pipe.send(Order(assigned.ticket, number, assigned.work, sent, end))
+                worker.pipe.send(order)
             except OSError:
                 self.replace(worker)
 
-    def receive(self) -> Iterator[tuple[int, list[tuple[Update, Tensors]]]]:
+    def order(self, assigned: Assigned, number: int, slot: Slot) -> Order:
+        """The order for a load, its tensors in the slot or on the board."""
+        jobs, piece, end = [], None, 0
+        for part in assigned.parts:
+            level = part.client.level if isinstance(part, Job) else part.level
+            payload, end = self.write(level.name, part.payload, slot, end)
+            if isinstance(part, Job):
+                personal, end = slot.write(self.store.get(part.client.id), end)
+                jobs.append(Sent(part.client, part.round, part.work, part.run, payload, Place(personal)))
+            else:
+                piece = assigned.load[0], replace(part, payload={}), payload
+        return Order(assigned.ticket, number, jobs, piece, end)  # type: ignore[arg-type]
+
+    def write(self, level: str, payload: Tensors, slot: Slot, end: int) -> tuple[Place, int]:
+        """Put a payload on the board if it was just sent to another, else into the slot."""
+        assert self.shared is not None
+        layout = self.shared[1].find(level, payload)
+        if layout is not None:
+            return Place(layout, on_board=True), end
+        layout, end = slot.write(payload, end)
+        return Place(layout), end
+
+    def receive(self) -> Iterator[tuple[int, list[Result]]]:
         """Wait until a worker answers; what has been answered."""
         with self.clock.spent("waiting"):
             pipes = wait([worker.pipe for worker in self.workers])
@@ -207,7 +153,7 @@ class Local:
             answers = [found for pipe in pipes if (found := self.read(pipe)) is not None]  # type: ignore[arg-type]
         yield from answers
 
-    def read(self, pipe: Connection) -> tuple[int, list[tuple[Update, Tensors]]] | None:
+    def read(self, pipe: Connection) -> tuple[int, list[Result]] | None:
         """One worker's answer, where it lies; copied out if the worker would be left without a slot to go on with."""
         worker = next(worker for worker in self.workers if worker.pipe is pipe)
         try:
@@ -216,30 +162,28 @@ class Local:
             self.replace(worker)
             return None
         number = next(slot for slot, assigned in worker.assigned.items() if assigned.ticket == answer.ticket)
-        slot, jobs = worker.slots[number], worker.assigned.pop(number)
+        slot, assigned = worker.slots[number], worker.assigned.pop(number)
         if answer.ticket < self.first:  # of a call that nobody listens to any more
             return None
         if answer.mistake is not None:
             raise answer.mistake
         if answer.crash:
-            raise RuntimeError(f"{jobs.described()} broke down:\n{answer.crash}")
+            raise RuntimeError(f"{assigned.described()} broke down:\n{answer.crash}")
         spare = len(worker.free_slots) > QUEUED - len(worker.assigned)
         results = [
-            (
-                Update(
-                    job.client,
-                    slot.lend(found.payload) if spare else copied(slot.views(found.payload)),
-                    found.seconds,
-                    found.failure,
-                ),
+            Result(
+                part,
+                slot.lend(found.payload) if spare else copied(slot.views(found.payload)),
                 copied(slot.views(found.personal)),
+                found.seconds,
+                found.failure,
             )
-            for job, found in zip(jobs.jobs, answer.results, strict=True)
+            for part, found in zip(assigned.parts, answer.results, strict=True)
         ]
         return answer.ticket, results
 
     def replace(self, worker: Worker) -> None:
-        """Start another worker for one that died, and give it the same jobs again: a job is a pure function."""
+        """Start another worker for one that died, and give it the same loads again: work is a pure function."""
         assert self.shared is not None
         self.workers.remove(worker)
         worker.stop()

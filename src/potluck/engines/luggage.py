@@ -1,4 +1,4 @@
-"""Moving a site into a worker: code by value, large tensors through shared memory."""
+"""Moving a site and the desk into a worker: code by value, large tensors through shared memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pickle
 import cloudpickle
 import torch
 
-from potluck.core.client import Site
+from potluck.core.desk import Desk
+from potluck.core.site import Site
 from potluck.engines.slot import Layout, Slot
 
 LARGE = 1 << 16  # bytes from which a tensor is worth sharing rather than copying
@@ -42,15 +43,16 @@ class Unpacker(pickle.Unpickler):
         return self.slot.views(pid)[""]
 
 
-def pack(site: Site, slot: Slot) -> bytes:
-    """The site as bytes for the pipe, its large tensors in the slot."""
+def pack(site: Site, desk: Desk, slot: Slot) -> bytes:
+    """The site and the desk as bytes for the pipe, their large tensors in the slot."""
     file = io.BytesIO()
-    Packer(file, slot).dump(site)
+    Packer(file, slot).dump((site, desk))
     return file.getvalue()
 
 
-def unpack(content: bytes, slot: Slot) -> Site:
-    """The site again, its large tensors shared with every other worker."""
-    site = Unpacker(io.BytesIO(content), slot).load()
+def unpack(content: bytes, slot: Slot) -> tuple[Site, Desk]:
+    """The site and the desk again, their large tensors shared with every other worker."""
+    site, desk = Unpacker(io.BytesIO(content), slot).load()
     assert isinstance(site, Site)
-    return site
+    assert isinstance(desk, Desk)
+    return site, desk

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from potluck.core.client import Site, Work, perform_bundle
 from potluck.core.clock import Clock
-from potluck.core.tensors import copied
+from potluck.core.desk import Chore, Desk, Piece
+from potluck.core.site import Site
+from potluck.core.store import Store
+from potluck.core.tensors import copied, laid_out
 from potluck.core.threads import one_thread
 from potluck.core.types import Job, Tensors, Update
-from potluck.engines.bundles import in_bundles
+from potluck.core.works import perform
 
 
 class Serial:
@@ -18,27 +20,28 @@ class Serial:
 
     places = 1
 
-    def __init__(self) -> None:
-        self.personal: dict[int, Tensors] = {}
-        self.clock = Clock()
+    def open(self, site: Site, desk: Desk, store: Store, clock: Clock) -> None:
+        self.site, self.desk, self.store, self.clock = site, desk, store, clock
 
-    def open(self, site: Site) -> None:
-        self.site = site
+    def map(self, bundles: Iterable[Sequence[Job]]) -> Iterator[Update]:
+        for bundle in bundles:
+            yield from self.run(bundle)
 
-    def map(self, work: Work, jobs: Iterable[Job]) -> Iterator[Update]:
-        for bundle in in_bundles(jobs):
-            yield from self.run(work, bundle)
-
-    def run(self, work: Work, bundle: list[Job]) -> list[Update]:
+    def run(self, bundle: Sequence[Job]) -> list[Update]:
         """The updates of jobs that belong together."""
         with self.clock.spent("training"), one_thread():
+            jobs = [replace(job, payload=laid_out(job.payload)) for job in bundle]
             updates = []
-            kept = [self.personal.get(job.client.id, {}) for job in bundle]
-            for update, personal in perform_bundle(work, self.site, bundle, kept):
-                if personal:
-                    self.personal[update.client.id] = copied(personal)
+            for update, stays in perform(self.site, jobs, [self.store.get(job.client.id) for job in jobs]):
+                if stays:
+                    self.store.put(update.client.id, copied(stays))
                 updates.append(replace(update, payload=copied(update.payload)))
         return updates
+
+    def share(self, chore: Chore, pieces: Iterable[Piece]) -> Iterator[Tensors]:
+        for piece in pieces:
+            with one_thread():
+                yield chore(self.desk, replace(piece, payload=laid_out(piece.payload)))
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""A worker process: keeps one site, and runs jobs on it until its parent is gone."""
+"""A worker process: keeps one site and the server's desk, and does what it is ordered until its parent is gone."""
 
 from __future__ import annotations
 
@@ -11,43 +11,54 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from potluck.core.client import Site, Work, perform_bundle
+from potluck.core.desk import Chore, Desk, Piece
 from potluck.core.errors import PotluckError
+from potluck.core.site import Site
 from potluck.core.types import Client, Job
+from potluck.core.works import perform
 from potluck.engines.luggage import unpack
 from potluck.engines.slot import Layout, Slot
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where tensors lie: in the order's slot, or on the board that all workers read."""
+
+    layout: Layout
+    on_board: bool = False
+
+
+@dataclass(frozen=True)
 class Sent:
-    """A job whose tensors lie in a slot, or its payload on the board."""
+    """A job whose tensors lie in shared memory."""
 
     client: Client
     round: int
-    payload: Layout
-    on_board: bool
-    personal: Layout
+    work: str
+    run: str
+    payload: Place
+    personal: Place
 
 
 @dataclass(frozen=True)
 class Order:
-    """Parent to worker: run this work on these jobs, together."""
+    """Parent to worker: run these jobs, together, or do a piece of the server's own work."""
 
     ticket: int
     slot: int
-    work: Work
     jobs: list[Sent]
+    piece: tuple[Chore, Piece, Place] | None  # the piece without its payload, which lies in its place
     end: int  # the first free byte of the slot, where the answer may begin
 
 
 @dataclass(frozen=True)
 class Returned:
-    """What came of one job."""
+    """What came of one job or piece."""
 
     payload: Layout
     personal: Layout
-    seconds: float
-    failure: str
+    seconds: float = 0.0
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,22 +71,47 @@ class Answer:
     mistake: PotluckError | None = None  # a mistake of the user's that shows only now
 
 
-def follow(order: Order, site: Site, slot: Slot, board: Slot) -> Answer:
-    """Run one order."""
-    end, results = order.end, []
-    places = [board if sent.on_board else slot for sent in order.jobs]
-    jobs = [Job(sent.client, sent.round, at.views(sent.payload)) for at, sent in zip(places, order.jobs, strict=True)]
-    try:
-        kept = [slot.views(sent.personal) for sent in order.jobs]
-        for update, personal in perform_bundle(order.work, site, jobs, kept):
-            payload, end = slot.write(update.payload, end)
-            own, end = slot.write(personal, end)
+@dataclass(frozen=True)
+class Bench:
+    """What a worker works with."""
+
+    site: Site
+    desk: Desk
+    slot: Slot
+    board: Slot
+
+    def follow(self, order: Order) -> Answer:
+        """Do what was ordered."""
+        try:
+            results = self.run_jobs(order) if order.piece is None else [self.do_piece(order)]
+        except PotluckError as error:
+            return Answer(order.ticket, [], mistake=error)
+        except Exception:
+            return Answer(order.ticket, [], crash=traceback.format_exc())
+        return Answer(order.ticket, results)
+
+    def run_jobs(self, order: Order) -> list[Returned]:
+        """Answer jobs; each answer is written before the next is made, which may use the same network."""
+        jobs = [Job(sent.client, sent.round, self.at(sent.payload), sent.work, sent.run) for sent in order.jobs]
+        kept = [self.at(sent.personal) for sent in order.jobs]
+        end, results = order.end, []
+        for update, stays in perform(self.site, jobs, kept):
+            payload, end = self.slot.write(update.payload, end)
+            own, end = self.slot.write(stays, end)
             results.append(Returned(payload, own, update.seconds, update.failure))
-    except PotluckError as error:
-        return Answer(order.ticket, [], mistake=error)
-    except Exception:
-        return Answer(order.ticket, [], crash=traceback.format_exc())
-    return Answer(order.ticket, results)
+        return results
+
+    def do_piece(self, order: Order) -> Returned:
+        """Do a piece of the server's own work."""
+        assert order.piece is not None
+        chore, piece, place = order.piece
+        piece.payload.update(self.at(place))
+        found, _ = self.slot.write(chore(self.desk, piece), order.end)
+        return Returned(found, [])
+
+    def at(self, place: Place) -> dict[str, torch.Tensor]:
+        """The tensors at a place."""
+        return (self.board if place.on_board else self.slot).views(place.layout)
 
 
 def leave_with(lifeline: int) -> None:
@@ -91,14 +127,14 @@ def main() -> None:
     pipe, lifeline = Connection(handles[0]), handles[1]
     luggage, board, *slots = (Slot(handle) for handle in handles[2:])
     threading.Thread(target=leave_with, args=[lifeline], daemon=True).start()
-    site: Site | None = None
+    place: tuple[Site, Desk] | None = None
     while True:
         try:
             message = pipe.recv()
         except (EOFError, ConnectionError):
             return
         if isinstance(message, bytes):
-            site = unpack(message, luggage)
+            place = unpack(message, luggage)
         else:
-            assert site is not None
-            pipe.send(follow(message, site, slots[message.slot], board))
+            assert place is not None
+            pipe.send(Bench(*place, slots[message.slot], board).follow(message))

@@ -25,5 +25,6 @@ class FedAvg(Method):
 
     width: Ratio | None = None  # of the network everybody trains; the largest level's if not given
 
-    def ratio(self, level: Level, ctx: Context) -> float:
-        return self.width if self.width is not None else ctx.task.largest.ratio
+    def trains(self, level: Level, ctx: Context) -> Level:
+        largest = ctx.task.largest
+        return largest if self.width in (None, largest.ratio) else Level(f"{self.width:g}", self.width)

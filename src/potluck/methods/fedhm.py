@@ -26,7 +26,7 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -35,14 +35,14 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
-from potluck.core.method import Method, model_owner
-from potluck.core.tensors import load, state_of
+from potluck.core.method import Method, recipient
+from potluck.core.names import outside, placed, under
+from potluck.core.tensors import copied, load, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.batchnorm import forget_statistics, statistic_names
 from potluck.parts.cut.mean import HolderMean
-from potluck.parts.cut.plan import Plan, shapes_of, whole_plan
 from potluck.parts.labels import Masking, label_mask, label_rows
-from potluck.parts.lowrank.budget import Share, fitted_ranks, measured_prices
+from potluck.parts.lowrank.budget import WHOLE, Share, fitted_ranks, measured_prices
 from potluck.parts.lowrank.cache import KEPT, decompositions, exactly, randomised, subspaces
 from potluck.parts.lowrank.decompose import Decomposition
 from potluck.parts.lowrank.diagnosis import diagnosis
@@ -51,7 +51,6 @@ from potluck.parts.lowrank.loss import TEACHER, HybridLoss
 from potluck.parts.lowrank.mean import ProductMean
 from potluck.parts.lowrank.survey import Survey, survey
 
-WHOLE = 1.0
 Score = Literal["gamma", "-1/gamma"]
 
 
@@ -87,7 +86,7 @@ class FedHM(Method):
     def admits(self, level: Level, ctx: Context) -> bool:
         return True
 
-    def ratio(self, level: Level, ctx: Context) -> float:
+    def trains(self, level: Level, ctx: Context) -> Level:
         return WHOLE
 
     # ---- on the server ----
@@ -106,7 +105,7 @@ class FedHM(Method):
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
         """A = U_r √Σ_r and B = √Σ_r V_rᵀ of every layer in factors (spectral initialisation, sec. 3.3)."""
         ranks, layers = self.ranks(client.level, state, ctx), self.survey(ctx).layers
-        payload = public(state)
+        payload = outside(KEPT, state)
         for name, found in self.decomposed(state, ranks, ctx).items():
             if ranks[name] > found.values.shape[-1]:  # randomised, and for smaller ranks: those of the levels
                 found = exactly(name, layers[name].matrix(state[f"{name}.weight"]))
@@ -119,7 +118,7 @@ class FedHM(Method):
 
     def aggregate(self, state: Tensors, updates: Iterable[Update], ctx: Context) -> Tensors:
         """w = Σ_p α_p w_p, of factors their product (eq. 1, 2); the classifier's rows over who has their class."""
-        layers, largest, plan = self.layers(ctx), ctx.task.largest, self.everything(state, ctx)
+        layers, largest = self.layers(ctx), ctx.task.largest
         products, others = ProductMean(layers, state), HolderMean(state)
         came: list[Client] = []
         for update in updates:
@@ -128,23 +127,23 @@ class FedHM(Method):
             weight *= client.size if self.by_size else 1
             products.add(update.payload, weight)
             rows = label_rows(client, ctx) if self.masking != "off" else None
-            others.add(outside(update.payload, layers), plan, weight, rows)
+            others.add(unfactored(update.payload, layers), weight, rows=rows)
             came.append(client)
         if not came:
             return state
         if self.keep_global and largest.ratio not in {client.level.ratio for client in came}:
             weight = sum(client.size for client in came) / len(came) if self.by_size else 1.0
             products.add(state, weight)
-            others.add(outside(public(state), layers), plan, weight)
+            others.add(unfactored(outside(KEPT, state), layers), weight)
         norms = {norms_name(name): norms for name, norms in products.norms.items()}
         new = {**others.result(), **products.result(), **norms}
         if self.svd == "randomised":
             new |= subspaces(self.decomposed(state, layers, ctx), self.level_ranks(ctx))
         return new
 
-    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+    def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         net = replace_layers(ctx.build(WHOLE), self.ranks(level, state, ctx))
-        sent = self.distribute(state, model_owner(level, ctx), ctx)
+        sent = self.distribute(state, recipient(level, ctx), ctx)
         load(net, sent, optional=statistic_names(net) if self.static_norm else [])  # clients are yet to measure them
         return net.eval()
 
@@ -161,7 +160,9 @@ class FedHM(Method):
     def explain(self, level: Level, ctx: Context) -> dict[str, str]:
         found = self.survey(ctx)
         ranks = self.ranks(level, self.init(ctx), ctx)
-        no_gain = "whole: factors of this rank would be no smaller" if level.ratio < WHOLE else "whole: the ratio is 1"
+        no_gain = (
+            "whole: factors of this rank would be no smaller" if level.ratio < WHOLE.ratio else "whole: the ratio is 1"
+        )
         told = {name: f"factors of rank {ranks[name]}" if name in ranks else no_gain for name in found.layers}
         return {**told, **{name: f"whole: {reason}" for name, reason in found.whole.items()}}
 
@@ -169,21 +170,19 @@ class FedHM(Method):
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         ranks = self.ranks_in(job.payload, ctx)
-        nets: dict[Level, tuple[dict[str, int], nn.Module]] = ctx.once("nets", dict)
-        if job.client.level not in nets or nets[job.client.level][0] != ranks:
-            nets[job.client.level] = ranks, self.network(ranks, ctx)
-        net = nets[job.client.level][1]
+        where = (FedHM.network, self, job.client.level)
+        net = ctx.memo.latest(where, (*ranks, *ranks.values()), lambda: self.network(ranks, ctx))
         load(net, job.payload)
         return net
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         ranks = self.ranks_in(job.payload, ctx)
         layers = tuple((name, self.survey(ctx).layers[name]) for name in ranks)
         decay = ctx.task.train.weight_decay if self.decay is None else self.decay
         loss = HybridLoss(self.masking, decay, layers, self.self_distill, self.distill_temperature)
         extra = {"mask": label_mask(job.client, ctx.task.classes)}
         if self.self_distill and job.round:
-            extra |= {f"{TEACHER}{name}": tensor.clone() for name, tensor in job.payload.items()}
+            extra |= under(TEACHER, copied(job.payload))
         spared = set() if self.double_decay else {each for name in ranks for each in factor_names(name)}
         return [Phase(loss, extra, decays=lambda name: name not in spared)]
 
@@ -196,13 +195,13 @@ class FedHM(Method):
 
     def survey(self, ctx: Context) -> Survey:
         """Which layers can be in factors, and why the others cannot."""
+        return ctx.once(FedHM.look, self)
 
-        def look() -> Survey:
-            net = ctx.build(WHOLE)
-            start = 1 if self.rho is None and self.share != "rank" else self.rho  # the budget decides where they begin
-            return survey(net, ctx.task.example[:1], ctx.task.head, start, self.factor, self.whole)
-
-        return ctx.once(("survey", self), look)
+    def look(self, ctx: Context) -> Survey:
+        """Run the network once to see."""
+        start = 1 if self.rho is None and self.share != "rank" else self.rho  # the budget decides where they begin
+        head = ctx.task.head(WHOLE)
+        return survey(ctx.build(WHOLE), ctx.task.example[:1], head, start, self.factor, self.whole)
 
     def layers(self, ctx: Context) -> dict[str, Unrolled]:
         """The layers that are in factors at some level."""
@@ -211,13 +210,13 @@ class FedHM(Method):
 
     def possible(self, level: Level, ctx: Context) -> Iterable[str]:
         """The layers that may be in factors at a level."""
-        if self.share == "rank" or level.ratio == WHOLE:
+        if self.share == "rank" or level.ratio == WHOLE.ratio:
             return self.survey(ctx).ranks(level.ratio)
         return self.survey(ctx).layers
 
     def ranks(self, level: Level, state: Tensors, ctx: Context) -> dict[str, int]:
         """The rank of every layer in factors at a level: by its ratio, or by what loses least energy for its budget."""
-        if self.share == "rank" or level.ratio == WHOLE:
+        if self.share == "rank" or level.ratio == WHOLE.ratio:
             return self.survey(ctx).ranks(level.ratio)
         decomposed = self.decomposed(state, self.survey(ctx).layers, ctx)
         return fitted_ranks(self.share, level, decomposed, state, self.survey(ctx), ctx).ranks
@@ -238,10 +237,6 @@ class FedHM(Method):
         make = randomised(state, ranks, self.svd_error, ctx.seed) if ranks else exactly
         return decompositions(state, self.survey(ctx).layers, names, make, ctx)
 
-    def everything(self, state: Tensors, ctx: Context) -> Plan:
-        """The plan of who holds all there is."""
-        return ctx.once("everything", lambda: whole_plan(shapes_of(state)))
-
 
 def relative_weight(gamma: float, largest: float, score: Score, temperature: float) -> float:
     """exp(s(γ) / τ) (eq. 2), as a multiple of the largest network's; s is γ, or -1/γ as in the authors' code."""
@@ -249,25 +244,17 @@ def relative_weight(gamma: float, largest: float, score: Score, temperature: flo
     return math.exp((scores[0] - scores[1]) / temperature)
 
 
-def factors_of(found: Decomposition, layer: Unrolled, rank: int, key: object, ctx: Context) -> tuple[Tensor, Tensor]:
+def factors_of(found: Decomposition, layer: Unrolled, rank: int, key: Hashable, ctx: Context) -> tuple[Tensor, Tensor]:
     """The weights of a layer's factors; clients of one level are sent the same."""
-    done: dict[object, tuple[Decomposition, int, tuple[Tensor, Tensor]]] = ctx.once("factors", dict)
-    if key not in done or done[key][0] is not found or done[key][1] != rank:
-        done[key] = found, rank, layer.split(*found.factors(rank))
-    return done[key][2]
+    return ctx.memo.latest((factors_of, key), (found, rank), lambda: layer.split(*found.factors(rank)))
 
 
 def norms_name(layer: str) -> str:
     """What the largest norms of a layer's factors are called that clients sent in the last round."""
-    return f"{KEPT}norms/{layer}"
+    return placed(KEPT, f"norms/{layer}")
 
 
-def public(state: Tensors) -> Tensors:
-    """What of the server's state is the network's."""
-    return {name: tensor for name, tensor in state.items() if not name.startswith(KEPT)}
-
-
-def outside(tensors: Mapping[str, Tensor], layers: Iterable[str]) -> Tensors:
+def unfactored(tensors: Mapping[str, Tensor], layers: Iterable[str]) -> Tensors:
     """What is not the weight of a layer in factors, by the names of the whole network."""
     weights = {each for name in layers for each in (f"{name}.weight", *factor_names(name))}
     names = {bias_name(name, factorised=True): bias_name(name) for name in layers}

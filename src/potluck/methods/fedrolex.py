@@ -26,11 +26,11 @@ from typing import ClassVar
 
 from potluck.core.types import Context
 from potluck.parts.cut.choice import Choice, Rolling
-from potluck.parts.width.method import PartMethod
+from potluck.parts.width.method import WidthMethod
 
 
 @dataclass(frozen=True)
-class FedRolex(PartMethod):
+class FedRolex(WidthMethod):
     """Each client trains a window of every layer's channels that rolls on by one each round."""
 
     paper: ClassVar[str] = "Alam, Liu, Yan, Zhang: FedRolex (NeurIPS 2022)"

@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.core.method import Method, cross_entropy, model_owner
+from potluck.core.method import Method, cross_entropy, recipient
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.batchnorm import statistic_names
@@ -50,11 +50,11 @@ class FjORD(Method):
     distill: bool = True  # the widest learns at every step and teaches the drawn width; or the drawn one learns alone
     per_size: PerSize = "none"  # what every width has its own of, beside running statistics
 
-    def ratio(self, level: Level, ctx: Context) -> float:
-        return level.ratio
+    def trains(self, level: Level, ctx: Context) -> Level:
+        return level
 
     def init(self, ctx: Context) -> Tensors:
-        net = ctx.build(ctx.task.largest.ratio)
+        net = ctx.build(ctx.task.largest)
         return give_own(state_of(net), self.own(ctx), ctx.task.levels)
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
@@ -62,14 +62,14 @@ class FjORD(Method):
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         level, own = job.client.level, self.own(ctx)
-        net = ctx.once(("net", level), lambda: self.network(level, ctx))
+        net = ctx.once(FjORD.network, self, level)
         load(net.widest, self.held(job.payload, level, ctx))
         for inner in net.inner:
             others = set(state_of(inner.net)) - own
             load(inner.net, {name: job.payload[owned(inner.level, name)] for name in own}, optional=others)
         return net
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         return [Phase(distilled_loss if self.distill else drawn_loss)]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
@@ -85,42 +85,49 @@ class FjORD(Method):
         """Each slice is the mean, weighted by examples, over the clients wide enough to hold it (sec. 3.3)."""
         mean = HolderMean(state)
         for update in updates:
-            mean.add(update.payload, self.plan(update.client.level, ctx), update.client.size)
+            mean.add(update.payload, update.client.size, self.plan(update.client.level, ctx))
         return mean.result()
 
-    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+    def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         require_trained(level, self.own(ctx), ctx)
-        net = ctx.build(level.ratio)
-        load(net, self.held(self.distribute(state, model_owner(level, ctx), ctx), level, ctx))
+        net = ctx.build(level)
+        load(net, self.held(self.distribute(state, recipient(level, ctx), ctx), level, ctx))
         return net.eval()
 
     def network(self, level: Level, ctx: Context) -> Nested:
         """A client's network of this level, and those of all narrower levels inside it."""
 
-        def inner(narrow: Level) -> Inner:
-            net = ctx.once(("inner", narrow), lambda: ctx.build(narrow.ratio).train())
-            return Inner(narrow, net, plan_between(ctx, level, narrow))
-
-        return Nested(ctx.build(level.ratio), [inner(narrow) for narrow in widths(level, ctx)[1:]], self.own(ctx))
+        narrower = widths(level, ctx)[1:]
+        inner = [Inner(each, ctx.once(inner_network, each), plan_between(ctx, level, each)) for each in narrower]
+        return Nested(ctx.build(level), inner, self.own(ctx))
 
     def own(self, ctx: Context) -> frozenset[str]:
         """The tensors that every width has its own of."""
-        statistics = ctx.once("statistics", lambda: statistic_names(ctx.build(ctx.task.largest.ratio)))
-        return own_names(ctx, self.per_size).union(statistics)
+        return own_names(ctx, self.per_size).union(ctx.once(statistics_of, ctx.task.largest))
 
     def plan(self, level: Level, ctx: Context) -> Plan:
         """Which part of the state a client of this level holds: its slice, and its own of every width it trains."""
+        return ctx.once(FjORD.make_plan, self, level)
 
-        def make() -> Plan:
-            plans = {narrow: plan_between(ctx, ctx.task.largest, narrow) for narrow in widths(level, ctx)}
-            return own_plan(plans[level], self.own(ctx), plans)
-
-        return ctx.once(("held", level), make)
+    def make_plan(self, level: Level, ctx: Context) -> Plan:
+        """The plan itself, which is made once."""
+        plans = {narrow: plan_between(ctx, ctx.task.largest, narrow) for narrow in widths(level, ctx)}
+        return own_plan(plans[level], self.own(ctx), plans)
 
     def held(self, payload: Tensors, level: Level, ctx: Context) -> Tensors:
         """The tensors of the network of this level, by the names it knows them by."""
         own, names = self.own(ctx), (name for name, _ in plan_between(ctx, ctx.task.largest, level).entries)
         return {name: payload[owned(level, name) if name in own else name] for name in names}
+
+
+def inner_network(level: Level, ctx: Context) -> nn.Module:
+    """A narrow network that clients of wider levels train inside their own."""
+    return ctx.build(level).train()
+
+
+def statistics_of(level: Level, ctx: Context) -> list[str]:
+    """The running statistics of a level's network."""
+    return statistic_names(ctx.build(level))
 
 
 def widths(level: Level, ctx: Context) -> list[Level]:

@@ -20,7 +20,7 @@ Departures:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -30,14 +30,15 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.core.method import Method, model_owner, plain_loss
+from potluck.core.method import Method, plain_loss, recipient
+from potluck.core.names import placed
 from potluck.core.panels import Panel
 from potluck.core.random import seeded
 from potluck.core.tensors import load, state_of
 from potluck.core.threads import one_thread
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Ratio, Tensors
 from potluck.parts.compose import layers as parts
-from potluck.parts.compose.banks import Settings, find_banks, outputs_of
+from potluck.parts.compose.banks import FULL, Settings, find_banks, outputs_of
 from potluck.parts.compose.layers import Bank
 from potluck.parts.compose.pictures import basis_panels
 from potluck.parts.width.per_size import owned
@@ -59,16 +60,16 @@ class FLANC(Method):
     compose: tuple[str, ...] = ()  # layers or blocks to compose though they usually are not
     whole: tuple[str, ...] = ()  # layers or blocks not to compose
 
-    def ratio(self, level: Level, ctx: Context) -> float:
-        return level.ratio
+    def trains(self, level: Level, ctx: Context) -> Level:
+        return level
 
-    def sizes(self, ctx: Context) -> set[float]:
-        return {1.0, *(level.ratio for level in ctx.task.levels)}
+    def builds(self, ctx: Context) -> Iterable[Level]:
+        return [FULL, *ctx.task.levels]
 
     def init(self, ctx: Context) -> Tensors:
         state: Tensors = {}
         for level in ctx.task.levels:
-            state |= self.wired(parts.compose_layers(ctx.build(level.ratio), self.banks(ctx)), level, ctx)
+            state |= self.wired(parts.compose_layers(ctx.build(level), self.banks(ctx)), level, ctx)
         for bank in self.banks(ctx):
             with seeded(ctx.seed, "basis", bank.layer):
                 state[shared(bank)] = parts.start_basis(state[shared(bank)])
@@ -82,27 +83,27 @@ class FLANC(Method):
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         level = job.client.level
-        net = self.network(level, ctx)
+        net = ctx.once(FLANC.network, self, level)
         load(net, {name: job.payload[wire] for name, wire in self.names(level, ctx).items()})
         return net
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         return [Phase(partial(composed_loss, self.orthogonality, self.norm_of))]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         return self.wired(net, job.client.level, ctx), {}
 
-    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+    def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         trained = sorted({known.ratio for known in ctx.task.levels})
         if level.ratio not in trained:
             known = ", ".join(f"{ratio:g}" for ratio in trained)
             raise ModelError(
                 f"there is no network of ratio {level.ratio:g}: every width has coefficients of its own ({known})"
             )
-        held = self.distribute(state, model_owner(level, ctx), ctx)
+        held = self.distribute(state, recipient(level, ctx), ctx)
         with one_thread():
             weights = {b.weight_name: parts.compose(held[shared(b)], held[own(b, level)]) for b in self.banks(ctx)}
-        net = ctx.build(level.ratio)
+        net = ctx.build(level)
         load(net, weights | {name: held[owned(level, name)] for name in state_of(net) if name not in weights})
         return net.eval()
 
@@ -136,7 +137,7 @@ class FLANC(Method):
     def candidates(self, ctx: Context) -> dict[str, Bank | str]:
         """The basis of every layer that is composed, or why it is not."""
         settings = Settings(self.basis_size, self.basis_count, self.compose, self.whole)
-        return ctx.once(("banks", settings), lambda: find_banks(ctx, settings))
+        return ctx.once(find_banks, settings)
 
     def banks(self, ctx: Context) -> list[Bank]:
         """The bases of the layers that are composed."""
@@ -144,14 +145,10 @@ class FLANC(Method):
 
     def network(self, level: Level, ctx: Context) -> nn.Module:
         """The composed network of a level, each layer in the form that suits it."""
-
-        def make() -> nn.Module:
-            net, batch = ctx.build(level.ratio), ctx.task.train.batch_size
-            outputs = outputs_of(net, ctx.task.example[0])
-            grouped = [bank.layer for bank in self.banks(ctx) if self.groups(bank, net, outputs, batch)]
-            return parts.compose_layers(net, self.banks(ctx), grouped)
-
-        return ctx.once(("net", self, level.ratio), make)
+        net, batch = ctx.build(level), ctx.task.train.batch_size
+        outputs = outputs_of(net, ctx.task.example[0])
+        grouped = [bank.layer for bank in self.banks(ctx) if self.groups(bank, net, outputs, batch)]
+        return parts.compose_layers(net, self.banks(ctx), grouped)
 
     def groups(self, bank: Bank, net: nn.Module, outputs: Mapping[str, int], batch: int) -> bool:
         """Whether a layer is computed in groups, without making its weight."""
@@ -163,14 +160,14 @@ class FLANC(Method):
 
     def names(self, level: Level, ctx: Context) -> dict[str, str]:
         """From names in a composed network of this level to those in state and payload."""
+        return ctx.once(FLANC.make_names, self, level)
 
-        def make() -> dict[str, str]:
-            names = {name: owned(level, name) for name in self.network(level, ctx).state_dict()}
-            for bank in self.banks(ctx):
-                names |= dict(zip(bank.names, (shared(bank), own(bank, level)), strict=True))
-            return names
-
-        return ctx.once(("names", self, level.ratio), make)
+    def make_names(self, level: Level, ctx: Context) -> dict[str, str]:
+        """The names themselves, which are made once."""
+        names = {name: owned(level, name) for name in ctx.once(FLANC.network, self, level).state_dict()}
+        for bank in self.banks(ctx):
+            names |= dict(zip(bank.names, (shared(bank), own(bank, level)), strict=True))
+        return names
 
     def wired(self, net: nn.Module, level: Level, ctx: Context) -> Tensors:
         """A composed network's tensors by the names that the server knows them by."""
@@ -180,7 +177,7 @@ class FLANC(Method):
 
 def shared(bank: Bank) -> str:
     """What a basis is called in state and payload."""
-    return f"basis/{bank.layer}"
+    return placed("basis", bank.layer)
 
 
 def own(bank: Bank, level: Level) -> str:

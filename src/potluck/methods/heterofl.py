@@ -31,11 +31,11 @@ from typing import ClassVar
 
 from potluck.core.types import Context
 from potluck.parts.cut.choice import Choice, Prefix
-from potluck.parts.width.method import PartMethod
+from potluck.parts.width.method import WidthMethod
 
 
 @dataclass(frozen=True)
-class HeteroFL(PartMethod):
+class HeteroFL(WidthMethod):
     """Each client trains the first channels of every layer; each weight is averaged over its holders."""
 
     paper: ClassVar[str] = "Diao, Ding, Tarokh: HeteroFL (ICLR 2021)"

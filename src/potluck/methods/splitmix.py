@@ -28,7 +28,7 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar
@@ -38,7 +38,9 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.core.method import Method, model_owner
+from potluck.core.form import Form, form_of
+from potluck.core.method import Method, recipient
+from potluck.core.names import inside, under
 from potluck.core.random import seeded, stream
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Loss, Phase, Tensors
@@ -71,11 +73,11 @@ class SplitMix(Method):
     def admits(self, level: Level, ctx: Context) -> bool:
         return bases_in(level, self.base(ctx), self.count(ctx)) >= 1
 
-    def ratio(self, level: Level, ctx: Context) -> float:
-        return self.base(ctx).ratio
+    def trains(self, level: Level, ctx: Context) -> Level:
+        return self.base(ctx)
 
-    def sizes(self, ctx: Context) -> set[float]:
-        return {self.base(ctx).ratio, ctx.task.largest.ratio}
+    def builds(self, ctx: Context) -> Iterable[Level]:
+        return [ctx.task.largest, self.base(ctx)]
 
     def init(self, ctx: Context) -> Tensors:
         """w_k is the k-th of N windows of a wide network's weights."""
@@ -83,30 +85,26 @@ class SplitMix(Method):
         largest, base, count = ctx.task.largest, self.base(ctx), self.count(ctx)
         for number in range(count):
             with seeded(ctx.seed, "base", number):
-                wide = ctx.task.model(largest.ratio)
+                wide = ctx.task.model(largest)
             window = plan_between(ctx, largest, base, Disjoint(number, count))
             taken = window.take(state_of(forget_statistics(wide) if self.static_norm else wide))
-            state |= of_base(number, {name: tensor.clone() for name, tensor in taken.items()})
+            state |= under(number, {name: tensor.clone() for name, tensor in taken.items()})
         return state
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
         payload: Tensors = {}
         for number in self.chosen(client, ctx):
-            payload |= of_base(number, base_in(state, number))
+            payload |= under(number, inside(number, state))
         return payload
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
-        chosen, base = self.chosen(job.client, ctx), self.base(ctx)
-
-        def make() -> Ensemble:
-            return Ensemble(trainable(base, ctx, self.static_norm, self.scaler) for _ in chosen)
-
-        net = ctx.once(("net", len(chosen)), make)
+        chosen = self.chosen(job.client, ctx)
+        net = ctx.once(SplitMix.network, self, len(chosen))
         for number, member in zip(chosen, net.members, strict=True):
-            load(member, base_in(job.payload, number))
+            load(member, inside(number, job.payload))
         return net
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         mask = label_mask(job.client, ctx.task.classes)
         return [Phase(partial(sum_of_losses, LOSSES[self.masking]), {"mask": mask})]
 
@@ -114,19 +112,27 @@ class SplitMix(Method):
         assert isinstance(net, Ensemble)
         sent: Tensors = {}
         for number, member in zip(self.chosen(job.client, ctx), net.members, strict=True):
-            sent |= of_base(number, state_of(member))
+            sent |= under(number, state_of(member))
         return sent, {}
 
-    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+    def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         """The first bases that a device of this ratio carries; the ratio need not be one that was trained."""
-        base, chosen = self.base(ctx), self.chosen(model_owner(level, ctx), ctx)
+        base, chosen = self.base(ctx), self.chosen(recipient(level, ctx), ctx)
         if not chosen:
             raise ModelError(
                 f"level '{level.name}' has ratio {level.ratio:g}, which carries none of the base networks of ratio "
                 f"{base.ratio:g}; choose a larger ratio, or more bases"
             )
-        members = (deployable(base_in(state, k), base, ctx, self.static_norm, self.scaler) for k in chosen)
+        members = (deployable(inside(k, state), base, ctx, self.static_norm, self.scaler) for k in chosen)
         return Ensemble(members).eval()
+
+    def expects(self, job: Job, ctx: Context) -> Form:
+        return form_of(job.payload)  # who trains which bases differs from client to client
+
+    def network(self, members: int, ctx: Context) -> Ensemble:
+        """Base networks that a client trains side by side."""
+        base = self.base(ctx)
+        return Ensemble(trainable(base, ctx, self.static_norm, self.scaler) for _ in range(members))
 
     def count(self, ctx: Context) -> int:
         """N: how many base networks there are."""
@@ -166,13 +172,3 @@ def sum_of_losses(loss: Loss, net: nn.Module, batch: Batch, extra: Tensors) -> T
     """Σ_k ℓ(f_k(x), y) over the members: each learns for itself (alg. 3)."""
     assert isinstance(net, Ensemble)
     return torch.stack([loss(member, batch, extra) for member in net.members]).sum()
-
-
-def of_base(number: int, tensors: Tensors) -> Tensors:
-    """A base's tensors by the names that the server knows them by."""
-    return {f"{number}/{name}": tensor for name, tensor in tensors.items()}
-
-
-def base_in(tensors: Tensors, number: int) -> Tensors:
-    """A base's tensors by the names that its network knows them by."""
-    return {name.removeprefix(f"{number}/"): tensors[name] for name in tensors if name.startswith(f"{number}/")}

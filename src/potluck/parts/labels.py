@@ -53,4 +53,4 @@ def label_rows(client: Client, ctx: Context) -> dict[str, Tensor]:
     beyond = {
         name: torch.cat([rows, torch.arange(ctx.task.classes, count)]) for name, count in ctx.task.embeddings.items()
     }
-    return {**dict.fromkeys(ctx.task.head, rows), **beyond}
+    return {**dict.fromkeys(ctx.task.head(client.level), rows), **beyond}

@@ -13,6 +13,7 @@ from typing import Any
 
 from potluck.core.checkpoint import read
 from potluck.core.errors import RunError
+from potluck.core.insight import Draws
 from potluck.core.panels import Lines, Panel
 from potluck.core.types import Tensors
 from potluck.study.config import parse_config
@@ -158,7 +159,8 @@ def panels_of(run: RunDirectory, data_dir: Path | None) -> list[Panel]:
     drawn = lines(quantities(run))
     experiment = from_config(parse_config(read_toml(run.config), Origin(run.config)), data_dir)
     state, rounds = latest_state(run)
-    return [*drawn, *experiment.method.panels(state, experiment.site.context(rounds - 1))]
+    method = experiment.method
+    return [*drawn, *(method.panels(state, experiment.site.context(rounds - 1)) if isinstance(method, Draws) else ())]
 
 
 def latest_state(run: RunDirectory) -> tuple[Tensors, int]:

@@ -10,76 +10,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from annotated_types import Ge, Len
+from annotated_types import Ge
 
 from potluck import methods
 from potluck.core.errors import ConfigError
-from potluck.core.fleet import Assignment
-from potluck.core.method import Method
-from potluck.core.types import Ratio, Train
-from potluck.core.ways.step import Step
+from potluck.core.guard import Guard
+from potluck.core.types import Train
 from potluck.data.assignment import assignment_named
-from potluck.data.partitions import Partition, partition_named
+from potluck.data.partitions import partition_named
 from potluck.study.schema import Origin, Table, as_table, read_table
-
-Named = str | dict[str, Any]
-"""A thing by name, or a table with its `name` and its options."""
+from potluck.study.settings import DataSection, EngineSection, FleetSection, Named, Settings, TaskSection
 
 
-@dataclass(frozen=True)
-class TaskSection:
-    """What is learned and for how long."""
-
-    model: Named
-    rounds: Annotated[int, Ge(1)]
-    evaluate_every: Annotated[int, Ge(1)] = 1
-    calibration_clients: Annotated[int, Ge(1)] = 100  # at most this many measure batch-norm statistics
-
-
-@dataclass(frozen=True)
-class DataSection:
-    """Which data, and how they are divided over the clients."""
-
-    source: Named
-    partition: Named = "iid"
-    test_examples: Annotated[int, Ge(1)] | None = None  # score on at most so many, evenly spaced; all if not given
-
-
-@dataclass(frozen=True)
-class FleetSection:
-    """How many clients, of which levels, and how many take part in a round."""
-
-    clients: Annotated[int, Ge(1)]
-    levels: Annotated[dict[str, Ratio], Len(1)]
-    assignment: Named = "fixed"
-    cohort: Annotated[int, Ge(1)] | Ratio = 10  # a number of clients, or a share (0.1) of those able
-
-
-@dataclass(frozen=True)
-class EngineSection:
-    """Where clients run."""
-
-    name: str = "local"
-    workers: Annotated[int, Ge(0)] = 0  # processes; 0 for one per core
-    step: Step = "plain"  # how clients are trained: "auto" for the fastest way, a way, or one for each level
-    device: str = "cpu"  # where networks are: "cpu" or "cuda"
-
-
-@dataclass(frozen=True)
-class Config:
+@dataclass(frozen=True, kw_only=True)
+class Config(Settings):
     """A whole experiment, every setting known."""
 
     name: str
-    seed: int
-    task: TaskSection
     data: DataSection
-    fleet: FleetSection
-    method: Method
-    train: Train
-    engine: EngineSection
-    partition: Partition
-    assignment: Assignment
     method_name: str
+    recipe: Table = field(default_factory=dict)  # what an earlier run of it wrote down of its recipe
     origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     def resolved(self) -> Table:
@@ -92,6 +42,7 @@ class Config:
                 **as_table(self.data),
                 "source": name_and_options(self.data.source),
                 "partition": {"name": name_of(self.data.partition), **as_table(self.partition)},
+                **({"proxy": name_and_options(self.data.proxy)} if self.data.proxy is not None else {}),
             },
             "fleet": {
                 **as_table(self.fleet),
@@ -99,6 +50,7 @@ class Config:
             },
             "method": {"name": self.method_name, **as_table(self.method)},
             "train": as_table(self.train),
+            "guard": as_table(self.guard),
             "engine": as_table(self.engine),
         }
 
@@ -113,6 +65,8 @@ class Outline:
     method: Table
     train: Table = field(default_factory=dict)
     engine: Table = field(default_factory=dict)
+    guard: Table = field(default_factory=dict)
+    recipe: Table = field(default_factory=dict)
     name: str = "experiment"
     seed: Annotated[int, Ge(0)] = 0
 
@@ -188,6 +142,8 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
         method=read_plug(methods.find, outline.method, "method", origin),
         train=read_table(Train, outline.train, "train", "", origin),
         engine=read_table(EngineSection, outline.engine, "engine", "", origin),
+        guard=read_table(Guard, outline.guard, "guard", "", origin),
+        recipe=outline.recipe,
         partition=read_plug(partition_named, data.partition, "data.partition", origin),
         assignment=read_plug(assignment_named, fleet.assignment, "fleet.assignment", origin),
         method_name=method_name,

@@ -17,15 +17,15 @@ from potluck.core.types import Context, Level, Task, Train
 from potluck.models.catalogue import input_for
 from potluck.parts.cost.level import level_cost, measure_step
 from potluck.parts.head import find_head, try_once
-from potluck.parts.shrink.shrinkable import Shrinkable
-from potluck.study.experiment import build, built_by, check_model, make_levels
+from potluck.study.levels import build, built_by, check_model, make_levels
 from potluck.study.networks import model_factory
+from potluck.study.recipes import Model, networks_of
 
 Row = dict[str, Any]
 
 
 def costs(
-    model: Callable[[float], nn.Module] | nn.Module,
+    model: Model,
     levels: Mapping[str, float],
     example: Tensor,
     method: str | Method = "heterofl",
@@ -47,23 +47,23 @@ def costs(
 
 
 def context_for(
-    model: Callable[[float], nn.Module] | nn.Module,
+    model: Model,
     levels: Mapping[str, float],
     example: Tensor,
     method: Method,
     train: Train | None = None,
 ) -> Context:
     """A network and a method without data: what can be known of them before there is any."""
-    ranked = make_levels(levels)
-    model = Shrinkable(model, (example,)) if isinstance(model, nn.Module) else model
-    largest, *_ = sizes = built_by(method, model, ranked)
-    outputs = try_once(build(model, largest), example, largest)
-    net = check_model(model, sizes, example, outputs.shape[-1])
+    ranked, networks = make_levels(levels), networks_of(model, example)
+    sizes = built_by(method, networks, ranked)
+    outputs = try_once(build(networks, sizes[0]), example, sizes[0])
+    net = check_model(networks, sizes, example, outputs.shape[-1])[sizes[0]]
+    head = find_head(net, example, outputs.shape[-1])
     task = Task(
-        model=model,
+        model=networks,
         levels=ranked,
         classes=outputs.shape[-1],
-        head=find_head(net, example, outputs.shape[-1]),
+        heads={level.name: head for level in ranked},
         example=(example, torch.zeros(outputs.shape[:-1], dtype=torch.long)),
         train=train or Train(),
     )

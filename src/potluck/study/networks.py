@@ -18,8 +18,9 @@ from potluck.data.dataset import Dataset
 from potluck.models.catalogue import find_model
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.shrink.shrinkable import Shrinkable
-from potluck.study.config import Named, name_of, options_of
+from potluck.study.config import name_of, options_of
 from potluck.study.schema import Origin, Table, read_table, unknown_key
+from potluck.study.settings import Named
 
 Model = Callable[[float], nn.Module]
 """A network at every width."""

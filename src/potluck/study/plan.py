@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
+from potluck.core.networks import ByWidth
 from potluck.core.types import Level
 from potluck.parts.cut.channels import STAYS, Channels, Rounding
 from potluck.parts.cut.plan import Plan
@@ -17,7 +18,7 @@ from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.parts.trace.findings import UNSHARED
 from potluck.parts.trace.layers import KERNEL
 from potluck.parts.width.between import counts_between
-from potluck.study.experiment import build
+from potluck.study.levels import build
 
 ALONE = ("", UNSHARED, KERNEL)  # nobody asks why these stay
 
@@ -102,7 +103,7 @@ def plan(
     if not 0 < width <= 1:
         raise ConfigError(f"width is {width}, but it should be above 0 and at most 1, such as 0.5")
     source = Shrinkable(model, inputs, tuple(keep), rounding) if isinstance(model, nn.Module) else model
-    wide, narrow = (build(source, Level(f"{ratio:g}", ratio)) for ratio in (1.0, width))
+    wide, narrow = (build(ByWidth(source), Level(f"{ratio:g}", ratio)) for ratio in (1.0, width))
     if isinstance(source, Shrinkable):
         channels = source.findings.channels
         found = source.plan(width)

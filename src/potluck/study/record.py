@@ -5,6 +5,7 @@ costs.json             what each level costs
 tuning.json            the seconds of each way to train, if the fastest was to be found
 metrics.jsonl          one line per round
 checkpoint/            the state after the last finished round
+personal/              what stays on clients, a file each, if the method keeps anything there
 final.safetensors      the server's state at the end
 models/<level>.safetensors
 """
@@ -33,8 +34,6 @@ from potluck.parts.cost.level import LevelCost
 from potluck.study.config import differences, write_toml
 from potluck.study.schema import Table
 
-SERVER, PERSONAL = "server/", "personal/"
-
 
 @dataclass(frozen=True)
 class Progress:
@@ -42,7 +41,6 @@ class Progress:
 
     rounds_done: int
     state: Tensors
-    personal: dict[int, Tensors]  # what stays on each client
     metrics_bytes: int
 
 
@@ -67,6 +65,10 @@ class RunDirectory:
     @property
     def final(self) -> Path:
         return self.path / "final.safetensors"
+
+    @property
+    def personal(self) -> Path:
+        return self.path / "personal"
 
     def model(self, level: str) -> Path:
         """Where the model of a level is, once the run is finished."""
@@ -108,6 +110,8 @@ class RunDirectory:
     def require_same(self, config: Table) -> None:
         """Refuse to continue a run of another config; where clients run is free to change, how they train is not."""
         there = read_toml(self.config)
+        if weights_of(there) != weights_of(config):
+            raise RunError(f"{self.path} holds a run that began with other weights of the network; give it the same")
         changed = differences({**there, "engine": {}}, {**config, "engine": {}})
         levels = config.get("fleet", {}).get("levels", {})
         if not changed and not same_ways(step_of(there), step_of(config), levels):
@@ -143,14 +147,8 @@ class RunDirectory:
 
     def progress(self) -> Progress:
         """Where the run stands."""
-        tensors, about = read(self.checkpoint)
-        personal: dict[int, Tensors] = {}
-        for name, tensor in tensors.items():
-            if name.startswith(PERSONAL):
-                client, _, rest = name.removeprefix(PERSONAL).partition("/")
-                personal.setdefault(int(client), {})[rest] = tensor
-        state = {name.removeprefix(SERVER): t for name, t in tensors.items() if name.startswith(SERVER)}
-        return Progress(int(about["rounds_done"]), state, personal, int(about["metrics_bytes"]))
+        state, about = read(self.checkpoint)
+        return Progress(int(about["rounds_done"]), state, int(about["metrics_bytes"]))
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a round's line to the metrics and force it to disk."""
@@ -162,12 +160,9 @@ class RunDirectory:
         except OSError as error:
             raise RunError(f"cannot write {self.metrics}: {error.strerror}") from error
 
-    def keep(self, rounds_done: int, state: Tensors, personal: Mapping[int, Tensors]) -> None:
+    def keep(self, rounds_done: int, state: Tensors) -> None:
         """Write the checkpoint; the metrics' length goes into it, so that both always agree."""
-        tensors = {f"{SERVER}{name}": tensor for name, tensor in state.items()}
-        for client, kept in personal.items():
-            tensors |= {f"{PERSONAL}{client}/{name}": tensor for name, tensor in kept.items()}
-        save(self.checkpoint, tensors, {"rounds_done": rounds_done, "metrics_bytes": self.metrics.stat().st_size})
+        save(self.checkpoint, state, {"rounds_done": rounds_done, "metrics_bytes": self.metrics.stat().st_size})
 
     def finish(self, state: Tensors, models: Mapping[str, nn.Module], rounds: int) -> None:
         """Write what came out: a plain model per level, and the server's state last of all."""
@@ -193,6 +188,11 @@ class RunDirectory:
         except (OSError, json.JSONDecodeError) as error:
             raise RunError(f"cannot read {self.path / 'costs.json'}: {error}") from error
         return found
+
+
+def weights_of(config: Table) -> object:
+    """The digest of a ready-made network's weights, if there was one."""
+    return config.get("recipe", {}).get("weights")
 
 
 def step_of(config: Table) -> Step:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import nn
 
 from potluck.core.errors import ConfigError
+from potluck.core.store import Store
 from potluck.core.types import Tensors
 from potluck.parts.cost.level import LevelCost
+from potluck.study.deployed import client_model
+from potluck.study.experiment import Experiment
 from potluck.study.watchers import Record
 
 
@@ -29,11 +32,13 @@ class Result:
     """What came out of a run."""
 
     state: Tensors  # the server's
-    models: Mapping[str, nn.Module]  # a plain network per level
+    models: Mapping[str, nn.Module]  # a plain network per level; none if every client has its own
     metrics: list[Record]  # one record per round
     costs: list[LevelCost]
     profile: Profile
-    directory: Path | None = None
+    directory: Path | None
+    experiment: Experiment = field(repr=False)
+    store: Store = field(repr=False)  # what stays on the clients
 
     @property
     def accuracy(self) -> dict[str, float]:
@@ -42,6 +47,15 @@ class Result:
 
     def export(self, level: str) -> nn.Module:
         """The model for devices of this level: a plain network in evaluation mode, yours to keep."""
+        if not self.models:
+            raise ConfigError("every client has a model of its own: export_client(7) gives that of client 7")
         if level not in self.models:
             raise ConfigError(f"there is no model for level '{level}'; there is one for {', '.join(self.models)}")
         return self.models[level]
+
+    def export_client(self, client: int) -> nn.Module:
+        """The model that one client has, with what stayed on it; for methods whose models differ."""
+        if self.models:
+            raise ConfigError(f"clients of a level share a model: export('{next(iter(self.models))}') gives it")
+        last = self.experiment.task.rounds - 1
+        return client_model(self.experiment, self.state, self.store, client, last).net

@@ -1,7 +1,8 @@
-"""How good every level's model is: exported, calibrated by the clients where the method asks for it, scored.
+"""How good every level's model is.
 
-Whoever runs clients also scores, since otherwise the workers would wait for it: the test examples are cut into pieces,
-always the same, and every piece of every level is a job.
+A shared model is exported, calibrated by clients where the method asks for it, and scored by the server on its own
+machine: the test examples are cut into pieces, always the same, which are scored side by side. A model that differs
+from client to client is scored by its client.
 """
 
 from __future__ import annotations
@@ -9,99 +10,100 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
-from torch import nn
 
-from potluck.core.client import Site
-from potluck.core.engine import Engine
-from potluck.core.evaluate import Score, Sums, added, means_of, sums_over
-from potluck.core.server import Ledger, accept, issue
-from potluck.core.types import Client, Job, Level, Task, Tensors
-from potluck.parts.batchnorm import calibrate, combine, install, norms
+from potluck.core.calibration import combine, norms
+from potluck.core.desk import STATE, STATISTICS, Piece, score_piece
+from potluck.core.evaluate import Score, Sums, added, from_tensors, means_of
+from potluck.core.names import under
+from potluck.core.random import stream
+from potluck.core.server import Ledger, Server
+from potluck.core.types import Client, Context, Level, Tensors
 from potluck.study.experiment import Experiment
 
-MOST_EXAMPLES, MOST_LOGITS = 500, 1 << 22  # of a batch that is scored: texts have many logits per example
 PIECES = 8  # of the test examples; more would mean more networks to set up, fewer workers that wait at the end
-STATE, STATISTICS, OCCASION = "state/", "statistics/", "occasion"
 OCCASIONS = itertools.count()  # tells one evaluation from another: a network serves all pieces of the same
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores by level name, what clients measured for each level's model, and what measuring it cost."""
+    """Scores by level name, what clients measured for each level's model, and what asking them cost."""
 
     scores: dict[str, Score] = field(default_factory=dict)
     statistics: dict[str, Tensors] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
 
 
-def measured(
-    experiment: Experiment, engine: Engine, state: Tensors, level: Level, round: int, ledger: Ledger
-) -> Tensors:
-    """The batch-norm statistics that a level's model needs, measured by the clients; nothing if it needs none."""
-    method, ctx = experiment.method, experiment.site.context(round)
-    if not method.calibrated or not ctx.once(("norms", level), lambda: bool(norms(method.export(state, level, ctx)))):
-        return {}
-    fleet = experiment.fleet
-    asked = torch.randperm(len(fleet), generator=ctx.rng("calibration"), dtype=torch.int32)
-    clients = [fleet.client(id, level) for id in sorted(asked[: experiment.calibration_clients].tolist())]
-    del asked  # millions, perhaps
-    answers = engine.map(calibrate, issue(method, state, clients, ctx, ledger))
-    return combine(accept(answers, ledger, lambda update: None))
-
-
-def ready_model(site: Site, state: Tensors, level: Level, round: int, statistics: Tensors) -> nn.Module:
-    """The plain network of a level, with the statistics that were measured for it."""
-    return install(site.method.export(state, level, site.context(round)), statistics)
-
-
-def score_levels(experiment: Experiment, engine: Engine, state: Tensors, round: int) -> Scored:
-    """Score every admitted level's model on the test examples."""
-    scored, goal = Scored(), experiment.task.goal
-    levels = experiment.admitted()
-    for level in levels:
-        scored.statistics[level.name] = measured(experiment, engine, state, level, round, scored.ledger)
-    totals: dict[str, Sums] = {}
-    for update in engine.map(score, pieces(experiment, state, scored.statistics, round)):
-        level_name = update.client.level.name
-        found = {name: (float(pair[0]), int(pair[1])) for name, pair in update.payload.items()}
-        totals[level_name] = added(totals.get(level_name, {}), found)
-    scored.scores.update((level.name, means_of(totals[level.name], goal)) for level in levels)
+def score_levels(experiment: Experiment, server: Server, state: Tensors, round: int) -> Scored:
+    """Score every admitted level's model, or the models of its clients."""
+    scored = Scored()
+    if experiment.method.shares_model:
+        for level in experiment.admitted():
+            scored.statistics[level.name] = measured(experiment, server, state, level, round, scored.ledger)
+        totals = shared_sums(experiment, server, state, scored.statistics, round)
+    else:
+        totals = own_sums(experiment, server, state, round, scored.ledger)
+    scored.scores.update((level, means_of(sums, experiment.task.goal)) for level, sums in totals.items())
     return scored
 
 
-def pieces(experiment: Experiment, state: Tensors, statistics: dict[str, Tensors], round: int) -> Iterator[Job]:
-    """A job for every piece of the test examples and every level, the largest networks first."""
-    occasion = torch.tensor(next(OCCASIONS))
+def measured(
+    experiment: Experiment, server: Server, state: Tensors, level: Level, round: int, ledger: Ledger
+) -> Tensors:
+    """The batch-norm statistics that a level's model needs, measured by the clients; nothing if it needs none."""
+    ctx = experiment.site.context(round)
+    if not experiment.method.calibrated or not has_norms(experiment, state, level, ctx):
+        return {}
+    fleet = experiment.fleet
+    asked = torch.randperm(len(fleet), generator=ctx.rng("calibration"), dtype=torch.int32)
+    chosen = sorted(asked[: experiment.settings.task.calibration_clients].tolist())
+    del asked  # millions, perhaps
+    together = ([fleet.client(id, level)] for id in chosen)
+    return combine(server.exchange(server.jobs("calibrate", state, together, ctx), ctx, ledger))
+
+
+def has_norms(experiment: Experiment, state: Tensors, level: Level, ctx: Context) -> bool:
+    """Whether a level's model has batch norm."""
+    return ctx.memo.once(has_norms, (level,), lambda: bool(norms(experiment.method.export(state, level, ctx))))
+
+
+def shared_sums(
+    experiment: Experiment, server: Server, state: Tensors, statistics: dict[str, Tensors], round: int
+) -> dict[str, Sums]:
+    """What all test examples add up to for the model of every level."""
+    totals: dict[str, Sums] = {}
+    asked, pieces = itertools.tee(pieces_of(experiment, state, statistics, round))
+    for piece, found in zip(asked, server.engine.share(score_piece, pieces), strict=True):
+        totals[piece.level.name] = added(totals.get(piece.level.name, {}), from_tensors(found))
+    return totals
+
+
+def pieces_of(experiment: Experiment, state: Tensors, statistics: dict[str, Tensors], round: int) -> Iterator[Piece]:
+    """A piece of the test examples for every level, the largest networks first."""
+    occasion, count = next(OCCASIONS), min(PIECES, len(experiment.test))
     for level in sorted(experiment.admitted(), key=lambda level: -level.ratio):
-        payload = {f"{STATE}{name}": tensor for name, tensor in state.items()}
-        payload |= {f"{STATISTICS}{name}": tensor for name, tensor in statistics[level.name].items()}
-        payload |= {OCCASION: occasion}
-        for piece in range(min(PIECES, len(experiment.test))):
-            yield Job(Client(-1 - piece, level, len(experiment.test), ()), round, payload)
+        payload = {**under(STATE, state), **under(STATISTICS, statistics[level.name])}
+        for number in range(count):
+            yield Piece(level, round, number, count, occasion, payload)
 
 
-def score(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
-    """What one piece of the test examples adds to a level's score; nothing of it stays or belongs to a client."""
-    assert site.test is not None
-    level, task, occasion = job.client.level, site.task, int(job.payload[OCCASION])
-    known, net = cast("tuple[object, nn.Module | None]", site.memo.get("scored", (None, None)))
-    if net is None or known != (level, occasion):
-        state, statistics = (
-            {name.removeprefix(kind): t for name, t in job.payload.items() if name.startswith(kind)}
-            for kind in (STATE, STATISTICS)
-        )
-        net = site.placed(ready_model(site, state, level, job.round, statistics))
-        site.memo["scored"] = (level, occasion), net
-    count, piece = len(site.test), -1 - job.client.id
-    parts = min(PIECES, count)
-    chosen = torch.arange(count * piece // parts, count * (piece + 1) // parts)
-    sums = sums_over(net, site.test, chosen, task.goal, site.local, batch_size(task))
-    return {name: torch.tensor([value, count], dtype=torch.float64) for name, (value, count) in sums.items()}, {}
+def own_sums(experiment: Experiment, server: Server, state: Tensors, round: int, ledger: Ledger) -> dict[str, Sums]:
+    """What the test examples of clients add up to, each scored with the model of its client, by level."""
+    ctx, totals = experiment.site.context(round), dict[str, Sums]()
+    together = ([client] for client in scored_clients(experiment, round))
+    for update in server.exchange(server.jobs("score", state, together, ctx), ctx, ledger):
+        level = update.client.level.name
+        totals[level] = added(totals.get(level, {}), from_tensors(update.payload))
+    return totals
 
 
-def batch_size(task: Task) -> int:
-    """How many examples are scored at a time."""
-    return max(1, min(MOST_EXAMPLES, MOST_LOGITS // (task.classes * task.example[1].numel())))
+def scored_clients(experiment: Experiment, round: int) -> list[Client]:
+    """The clients whose own models are scored: in every round the same, as far as their levels stay."""
+    fleet, ctx = experiment.fleet, experiment.site.context(round)
+    drawn = torch.randperm(len(fleet), generator=stream(fleet.seed, "scored clients"), dtype=torch.int32)
+    chosen = drawn[: experiment.settings.task.scored_clients].sort().values
+    per_cohort = fleet.assignment.per_cohort
+    dealt = fleet.deal(len(chosen), round) if per_cohort else fleet.deal(len(fleet), round)[chosen]
+    clients = [fleet.client(int(id), fleet.levels[int(at)]) for id, at in zip(chosen, dealt, strict=True)]
+    return [client for client in clients if experiment.method.admits(client.level, ctx)]

@@ -12,7 +12,6 @@ from dataclasses import replace
 from potluck.core.engine import Engine
 from potluck.core.server import draw_cohort
 from potluck.core.types import Job, Tensors
-from potluck.core.ways.trial import try_ways
 from potluck.core.ways.way import PLAIN
 from potluck.study.experiment import Experiment
 
@@ -24,8 +23,7 @@ Timed = dict[str, dict[str, float]]
 
 def time_ways(experiment: Experiment, engine: Engine, state: Tensors, macs: Mapping[str, int]) -> Timed:
     """Try all candidates for every level, on a client of the first round where there is one."""
-    engine.open(experiment.site)
-    updates = list(engine.map(try_ways, trials(experiment, state, macs)))
+    updates = list(engine.map([job] for job in trials(experiment, state, macs)))
     return {
         update.client.level.name: {name: float(seconds) for name, seconds in update.payload.items()}
         for update in updates
@@ -36,12 +34,12 @@ def time_ways(experiment: Experiment, engine: Engine, state: Tensors, macs: Mapp
 def trials(experiment: Experiment, state: Tensors, macs: Mapping[str, int]) -> Iterator[Job]:
     """A job for every level, the longest first; a large client of the first cohort lends its data."""
     ctx = experiment.site.context(0)
-    cohort = draw_cohort(experiment.method, experiment.fleet, experiment.cohort, macs, ctx)
+    cohort = draw_cohort(experiment.method, experiment.fleet, experiment.settings.fleet.cohort, macs, ctx)
     for level in sorted(experiment.admitted(), key=lambda level: -macs[level.name]):
         own = [client for client in cohort if client.level == level]
         others = [replace(client, level=level) for client in cohort]
         client = max(own or others or [experiment.fleet.client(0, level)], key=lambda client: client.size)
-        yield Job(client, 0, experiment.method.distribute(state, client, ctx))
+        yield Job(client, 0, experiment.method.distribute(state, client, ctx), "tune", experiment.recipe.run)
 
 
 def fastest(timed: Timed, levels: Iterable[str]) -> dict[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from potluck.core.server import Failure
 from potluck.core.types import Update
 from potluck.study.tuning import Timed, told
 
@@ -22,7 +24,11 @@ class Watcher(Protocol):
 
     def client_done(self, update: Update) -> None: ...
 
+    def client_failed(self, failure: Failure) -> None: ...
+
     def round_done(self, record: Record) -> None: ...
+
+    def ends(self, metrics: Sequence[Record]) -> None: ...
 
 
 class Nobody:
@@ -37,21 +43,59 @@ class Nobody:
     def client_done(self, update: Update) -> None:
         pass
 
+    def client_failed(self, failure: Failure) -> None:
+        pass
+
     def round_done(self, record: Record) -> None:
+        pass
+
+    def ends(self, metrics: Sequence[Record]) -> None:
         pass
 
 
 class Rounds(Nobody):
-    """Says how every evaluated round went, a line each on the error stream, where it is in nobody's way."""
+    """Prints a line to stderr for each evaluated round, and says whose update was left out."""
+
+    def __init__(self) -> None:
+        self.rounds = self.shown = 0
 
     def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
-        print(told(ways, timed), file=sys.stderr, flush=True)
+        tell(told(ways, timed))
 
     def begins(self, rounds: int, done: int) -> None:
-        self.rounds = rounds
+        self.rounds, self.shown = rounds, 0
+
+    def client_failed(self, failure: Failure) -> None:
+        if failure.round != self.shown:  # one line per round: a thousand clients may fail alike
+            self.shown = failure.round
+            tell(str(failure))
+
+    def ends(self, metrics: Sequence[Record]) -> None:
+        if sentence := left_out(metrics):
+            tell(sentence)
 
     def round_done(self, record: Record) -> None:
         scores = {name: found["accuracy"] for name, found in record["levels"].items() if found["accuracy"] is not None}
         if scores:
             shown = ", ".join(f"{name} {accuracy:.1%}" for name, accuracy in scores.items())
-            print(f"round {record['round']}/{self.rounds}: {shown}", file=sys.stderr, flush=True)
+            tell(f"round {record['round']}/{self.rounds}: {shown}")
+
+
+def tell(sentence: str) -> None:
+    """A line on stderr."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def left_out(metrics: Sequence[Record]) -> str:
+    """How many updates could not be used and why, the commonest reason first; empty if all could."""
+    failed = [(each, record["round"]) for record in metrics for each in record["failed"]]
+    if not failed:
+        return ""
+    (reason, count), *others = Counter(each["reason"] for each, _ in failed).most_common()
+    first, round = next((each, round) for each, round in failed if each["reason"] == reason)
+    total = sum(record["clients"] for record in metrics)
+    more = f"; {len(others)} other reasons are in the metrics" if others else ""
+    return (
+        f"{len(failed)} of {total} updates were left out. {count} times: {reason} "
+        f"(first client {first['client']} of level '{first['level']}' in round {round}){more}"
+    )

@@ -46,7 +46,6 @@ def fit_stacked(
     phases: Sequence[Phase],
     stream: Iterable[Batch],
     train: Train,
-    lr: float,
 ) -> None:
     """Train stacked states in place on a stream of stacked batches; the network gives the structure only."""
     require_stackable(net)
@@ -55,7 +54,7 @@ def fit_stacked(
     lossy = Lossy(net, first.loss)
     trained = [name for name, p in net.named_parameters() if p.requires_grad and first.trains(name)]
     leaves = {name: states[name].requires_grad_(True) for name in trained}
-    optimizer = optimizer_of(leaves.items(), first.decays, train, lr)
+    optimizer = optimizer_of(leaves.items(), first.decays, train)
     losses = losses_of(lossy)
     net.train()
     try:

@@ -60,12 +60,12 @@ class Way:
         finally:
             lay_out(net, torch.contiguous_format)
 
-    def phase(self, phase: Phase, train: Train, lr: float) -> Phase:
-        """A phase whose loss is computed like this, before steps at this rate."""
+    def phase(self, phase: Phase, train: Train) -> Phase:
+        """A phase whose loss is computed like this, before steps with these settings."""
         if not self.swift:
             return phase
         each_by_itself = descends_plainly(train) and not train.clip
-        return replace(phase, loss=SwiftLoss(phase.loss, lr if each_by_itself else None))
+        return replace(phase, loss=SwiftLoss(phase.loss, train.lr if each_by_itself else None))
 
     def batch(self, batch: Batch) -> Batch:
         """A batch as this way keeps it in memory."""

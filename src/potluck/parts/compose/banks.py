@@ -21,6 +21,7 @@ from potluck.core.types import Context, Level
 from potluck.parts.compose.layers import CONVOLUTIONS, Bank
 from potluck.parts.head import run_once
 
+FULL = Level("full", 1.0)  # the network whose width bases are a share of
 READERS = (
     _ConvNd,
     nn.Linear,
@@ -75,11 +76,11 @@ def places_in(net: nn.Module) -> Places:
     return found
 
 
-def find_banks(ctx: Context, settings: Settings) -> dict[str, Bank | str]:
+def find_banks(settings: Settings, ctx: Context) -> dict[str, Bank | str]:
     """For every layer that might be composed its basis, or why it is left as it is."""
-    full = ctx.build(1.0)
+    full = ctx.build(FULL)
     sizes = {level.ratio: level for level in ctx.task.levels}
-    places = {level: places_in(ctx.build(ratio)) for ratio, level in sizes.items()}
+    places = {level: places_in(ctx.build(level)) for level in sizes.values()}
     known = [*dict(full.named_modules()), *places_in(full)]
     for setting, names in (("compose", settings.compose), ("whole", settings.whole)):
         for name in names:
@@ -94,7 +95,7 @@ def find_banks(ctx: Context, settings: Settings) -> dict[str, Bank | str]:
         if named == "compose" and reason is not None and layer in settings.compose:
             raise ModelError(f"compose names '{layer}', which cannot be composed: {reason}")
         if reason is None and named is None:
-            reason = usual_reason(layer, place, stem, ctx.task.head, places)
+            reason = usual_reason(layer, place, stem, ctx.task.head(FULL), places)
         if reason is None and named == "whole":
             reason = "named in whole"
         inputs = {level: others[layer].shape[1] for level, others in places.items() if layer in others}

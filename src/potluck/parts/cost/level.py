@@ -14,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from potluck.core.errors import ModelError
 from potluck.core.fit import fit
-from potluck.core.method import Method
+from potluck.core.method import Method, recipient
 from potluck.core.tensors import size_in_bytes, state_of
-from potluck.core.types import Batch, Client, Context, Job, Level, Tensors
+from potluck.core.types import Batch, Context, Job, Level, Tensors
 from potluck.parts.cost.paper_counts import Counter, fedhm_macs, heterofl_flops
 
 MEMORY_EVENT = "[memory]"
@@ -90,7 +90,7 @@ def paper_count(counter: Counter, net: nn.Module, example: Tensor) -> int | None
 
 def typical_job(method: Method, state: Tensors, level: Level, ctx: Context) -> Job:
     """The job of a client of this level that has every label."""
-    client = Client(id=0, level=level, size=ctx.task.train.batch_size, labels=tuple(range(ctx.task.classes)))
+    client = recipient(level, ctx)
     return Job(client, ctx.round, method.distribute(state, client, ctx))
 
 
@@ -123,8 +123,8 @@ def measure_step(method: Method, state: Tensors, level: Level, ctx: Context) -> 
     job, batch, settings = typical_job(method, state, level, ctx), example_batch(ctx), ctx.task.train
     net = method.localize(job, ctx, {})
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        for phase in method.phases(job, ctx):
-            fit(net, phase, [batch], settings, settings.lr)
+        for phase in method.phases(job, ctx, {}):
+            fit(net, phase, [batch], phase.train or settings)
     events = [event for event in watched.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
     held = peak = 0
     for event in sorted(events, key=lambda event: int(event.start_ns())):
@@ -132,8 +132,8 @@ def measure_step(method: Method, state: Tensors, level: Level, ctx: Context) -> 
         peak = max(peak, held)
     steps, started = 0, time.perf_counter()
     while steps < TIMED_STEPS and time.perf_counter() - started < TIMED_SECONDS:
-        for phase in method.phases(job, ctx):
-            fit(net, phase, [batch], settings, settings.lr)
+        for phase in method.phases(job, ctx, {}):
+            fit(net, phase, [batch], phase.train or settings)
         steps += 1
     return Measured(size_in_bytes(state_of(net)) + peak, (time.perf_counter() - started) / steps)
 

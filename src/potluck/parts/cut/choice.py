@@ -25,6 +25,8 @@ class Block:
 class Choice(Protocol):
     """A rule that picks channels; frozen and hashable, since plans are remembered by it."""
 
+    def __hash__(self) -> int: ...
+
     def __call__(self, block: Block, kept: int) -> Sequence[int]:
         """The kept positions in the block, ascending."""
 

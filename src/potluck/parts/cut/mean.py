@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from potluck.core.tensors import mean_type, restore_type
 from potluck.core.types import Tensors
 from potluck.parts.cut.holders import Band, Holders
 from potluck.parts.cut.kept import Kept, Part
-from potluck.parts.cut.plan import Plan
+from potluck.parts.cut.plan import Plan, shapes_of, whole_plan
 
 
 @dataclass
@@ -31,8 +32,15 @@ class HolderMean:
     nobody: dict[tuple[tuple[int, ...], torch.dtype], Holders] = field(default_factory=dict)
     counts: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # of whole numbers: sum and weight
 
-    def add(self, tensors: Tensors, plan: Plan, weight: float = 1.0, rows: Mapping[str, Tensor] | None = None) -> None:
-        """Count one client in; of the tensors named in `rows`, only with these rows."""
+    def add(
+        self,
+        tensors: Mapping[str, Tensor],
+        weight: float = 1.0,
+        plan: Plan | None = None,
+        rows: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Count one client in: with the part that its plan holds, or all; of tensors in `rows`, with these alone."""
+        plan = plan or self.everything
         joined: dict[object, tuple[Holders, list[Band]]] = {}  # tensors that all cut alike share theirs
         for name, sent in tensors.items():
             part = plan.parts[name]
@@ -56,6 +64,11 @@ class HolderMean:
             for band in bands:
                 narrow = sent if len(bands) == 1 else sent[band.narrow]
                 across.approach_rows(mean, band.wide, narrow, band.ratio, band.anew)
+
+    @cached_property
+    def everything(self) -> Plan:
+        """The plan of a client that holds all there is."""
+        return whole_plan(shapes_of(self.state))
 
     def begin(self, name: str, part: Part) -> Tensor:
         """The mean so far: at first the old value, or room for a new one if all of it is sent."""

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from potluck.core.errors import ModelError
+from potluck.core.names import placed
 from potluck.core.types import Context, Level, Tensors
 from potluck.parts.lowrank.allocate import Allocation, allocate
 from potluck.parts.lowrank.cache import KEPT
@@ -19,7 +20,8 @@ from potluck.parts.lowrank.survey import Survey
 Share = Literal["rank", "parameters", "macs", "bytes", "seconds"]
 """What a level's ratio is a share of."""
 
-MEASURED = f"{KEPT}seconds"
+MEASURED = placed(KEPT, "seconds")
+WHOLE = Level("whole", 1.0)  # the network that every rank is a part of
 
 
 def fitted_ranks(
@@ -41,11 +43,11 @@ def prices_of(share: Share, state: Tensors, found: Survey, ctx: Context) -> Pric
     if share == "seconds":
         (fixed, *_), *rows = state[MEASURED].tolist()
         return PriceList(fixed, {name: Price(*row) for name, row in zip(found.layers, rows, strict=True)})
-
-    def count() -> PriceList:
-        return price_list(share, ctx.build(1.0), found, ctx.task.example[:1], ctx.task.train.batch_size)
-
-    return ctx.once(("prices", share), count)
+    return ctx.memo.latest(
+        (prices_of, share),
+        (found,),
+        lambda: price_list(share, ctx.build(WHOLE), found, ctx.task.example[:1], ctx.task.train.batch_size),
+    )
 
 
 def measured_prices(net: nn.Module, found: Survey, ctx: Context) -> Tensors:

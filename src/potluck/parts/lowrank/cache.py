@@ -1,4 +1,4 @@
-"""The decompositions of a server's layers: one serves every level, and is made again only when the weight is another.
+"""The decompositions of a server's layers: one serves every level, and is reused until the weight changes.
 
 A randomised decomposition starts from the right singular vectors of the weight before, which are part of the
 server's state: what comes out depends on the state alone, so a run that is resumed finds the same.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from torch import Tensor
 
+from potluck.core.names import placed
 from potluck.core.random import stream
 from potluck.core.threads import in_parallel
 from potluck.core.types import Context, Tensors
@@ -17,31 +18,29 @@ from potluck.parts.lowrank.approximate import approximate
 from potluck.parts.lowrank.decompose import Decomposition, decompose
 from potluck.parts.lowrank.layers import Unrolled
 
-KEPT = "kept/"  # the names of what a server keeps for itself begin so
+KEPT = "kept"  # the place of what a server keeps for itself
 
 Make = Callable[[str, Tensor], Decomposition]
 
 
 def subspace_name(layer: str) -> str:
     """What the right singular vectors are called from which the next decomposition starts."""
-    return f"{KEPT}subspace/{layer}"
+    return placed(KEPT, f"subspace/{layer}")
 
 
 def decompositions(
     state: Tensors, layers: Mapping[str, Unrolled], names: Iterable[str], make: Make, ctx: Context
 ) -> dict[str, Decomposition]:
-    """Of every named layer's weight its decomposition; made anew only where weight or start are others."""
-    done: dict[str, tuple[Tensor, Tensor | None, Decomposition]] = ctx.once("decompositions", dict)
+    """The decomposition of every named layer's weight; reused unless weight or start changed."""
     wanted = {name: (state[f"{name}.weight"], state.get(subspace_name(name))) for name in names}
-
-    def known(name: str) -> bool:
-        return name in done and all(old is new for old, new in zip(done[name][:2], wanted[name], strict=True))
-
-    stale = [name for name in wanted if not known(name)]
+    stale = [name for name, made_of in wanted.items() if not ctx.memo.knows((decompositions, name), made_of)]
     stale.sort(key=lambda name: -wanted[name][0].numel())  # the longest first: no thread waits for it at the end
     made = in_parallel(lambda name: make(name, layers[name].matrix(wanted[name][0])), stale)
-    done |= {name: (*wanted[name], found) for name, found in zip(stale, made, strict=True)}
-    return {name: done[name][2] for name in wanted}
+    fresh = dict(zip(stale, made, strict=True))
+    return {
+        name: ctx.memo.latest((decompositions, name), made_of, lambda name=name: fresh[name])  # type: ignore[misc]
+        for name, made_of in wanted.items()
+    }
 
 
 def exactly(name: str, matrix: Tensor) -> Decomposition:

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from potluck.core.method import cross_entropy
+from potluck.core.names import inside
 from potluck.core.types import Batch, Tensors
 from potluck.parts.labels import Masking, masked_logits
 from potluck.parts.lowrank.frobenius import frobenius_penalty
 from potluck.parts.lowrank.layers import Unrolled
 
-TEACHER = "teacher/"
+TEACHER = "teacher"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class HybridLoss:
         loss = cross_entropy(seen, targets)
         if self.layers and self.decay:
             loss = loss + self.decay * frobenius_penalty(net, dict(self.layers))
-        teacher = {name.removeprefix(TEACHER): t for name, t in extra.items() if name.startswith(TEACHER)}
+        teacher = inside(TEACHER, extra)
         if teacher:
             loss = loss + self.distill * softened_divergence(logits, answers(net, teacher, inputs), self.temperature)
         return loss

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from potluck.core.copying import copied
 from potluck.core.random import seeded
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.threads import one_thread
-from potluck.parts.copying import copied
 from potluck.parts.cost.level import count_macs, count_parameters, flops
 from potluck.parts.lowrank.layers import Unrolled, factored
 from potluck.parts.lowrank.survey import Survey

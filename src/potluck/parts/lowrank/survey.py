@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from potluck.core.copying import copied
 from potluck.core.errors import ModelError
 from potluck.core.plug import unknown
-from potluck.parts.copying import copied
 from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
 
 DECLARED = "low_rank_from"  # the attribute in which a network names its first layer or block to be put into factors

@@ -13,8 +13,8 @@ from itertools import combinations, islice, product
 import torch
 from torch import Tensor, nn
 
+from potluck.core.copying import computed, copied
 from potluck.core.errors import ModelError
-from potluck.parts.copying import computed, copied
 from potluck.parts.cut.plan import Plan
 from potluck.parts.shrink.attributes import Attribute, Sizes, assign, attributes
 from potluck.parts.shrink.check import Course, Divergence, compare, course

@@ -13,9 +13,9 @@ from functools import cached_property
 
 from torch import Tensor, nn
 
+from potluck.core.copying import copied
 from potluck.core.errors import ModelError
 from potluck.core.plug import unknown
-from potluck.parts.copying import copied
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.cut.plan import Plan, shapes_of
 from potluck.parts.shrink.settle import Recipe, find_recipe

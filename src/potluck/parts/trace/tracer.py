@@ -15,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from potluck.core.copying import copied
 from potluck.core.errors import ModelError
-from potluck.parts.copying import copied
 from potluck.parts.trace.call import Call
 from potluck.parts.trace.general import fresh, unknown
 from potluck.parts.trace.marks import Joins, Marked, Marks, Strip

@@ -14,27 +14,21 @@ from potluck.parts.cut.declared import blocks_of
 from potluck.parts.cut.plan import Plan, Shapes, shapes_of
 from potluck.parts.trace.findings import study
 
-REMEMBERED = 64  # windows that roll make new plans every round
-
 
 def plan_between(ctx: Context, wide: Level, narrow: Level, choice: Choice = Prefix()) -> Plan:  # noqa: B008
     """Which part of the network of one level a narrower level's network holds."""
-    plans: dict[object, Plan] = ctx.once("plans", dict)
-    key = (wide.ratio, narrow.ratio, choice)
-    if key not in plans:
-        if len(plans) >= REMEMBERED:
-            plans.clear()
-        channels, counts = counted(ctx, wide, narrow)
-        plans[key] = channels.plan(counts, choice)
-    return plans[key]
+    return ctx.once(make_plan, wide, narrow, choice)
 
 
-def counted(ctx: Context, wide: Level, narrow: Level) -> tuple[Channels, list[int]]:
+def make_plan(wide: Level, narrow: Level, choice: Choice, ctx: Context) -> Plan:
+    """The plan that a choice makes of the channels between two levels."""
+    channels, counts = ctx.once(counted, wide, narrow)
+    return channels.plan(counts, choice)
+
+
+def counted(wide: Level, narrow: Level, ctx: Context) -> tuple[Channels, list[int]]:
     """The channels of the wide level's network, and how many of each block the narrow one's has."""
-    return ctx.once(
-        ("counts", wide.ratio, narrow.ratio),
-        lambda: counts_between(ctx.build(wide.ratio), ctx.build(narrow.ratio), ctx.task.example[:1]),
-    )
+    return counts_between(ctx.build(wide), ctx.build(narrow), ctx.task.example[:1])
 
 
 def counts_between(wide: nn.Module, narrow: nn.Module, example: Sequence[Tensor]) -> tuple[Channels, list[int]]:

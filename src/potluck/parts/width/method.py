@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from potluck.core.method import Method, model_owner
+from potluck.core.method import Method, recipient
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.cut.choice import Choice
@@ -21,7 +21,7 @@ from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, o
 
 
 @dataclass(frozen=True)
-class PartMethod(Method, ABC):
+class WidthMethod(Method, ABC):
     """Each client trains the channels that a choice gives it; each weight is averaged over its holders."""
 
     scaler: bool = True  # divide narrow layers' outputs by their ratio to the global width, in training
@@ -37,8 +37,8 @@ class PartMethod(Method, ABC):
     def calibrated(self) -> bool:
         return self.static_norm
 
-    def ratio(self, level: Level, ctx: Context) -> float:
-        return level.ratio
+    def trains(self, level: Level, ctx: Context) -> Level:
+        return level
 
     def init(self, ctx: Context) -> Tensors:
         return give_own(state_of(self.network(ctx.task.largest, ctx)), own_names(ctx, self.per_size), ctx.task.levels)
@@ -48,11 +48,11 @@ class PartMethod(Method, ABC):
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         level = job.client.level
-        net = ctx.once(("net", level), lambda: self.network(level, ctx))
+        net = ctx.once(WidthMethod.network, self, level)
         load(net, plain(job.payload, own_names(ctx, self.per_size), level))
         return net
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         return [Phase(LOSSES[self.masking], {"mask": label_mask(job.client, ctx.task.classes)})]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
@@ -62,12 +62,12 @@ class PartMethod(Method, ABC):
         """Each scalar is the mean over those who hold it, head rows over those with the label (HeteroFL, eq. 1-3)."""
         mean = HolderMean(state)
         for update in updates:
-            mean.add(update.payload, self.plan(update.client.level, ctx), rows=label_rows(update.client, ctx))
+            mean.add(update.payload, plan=self.plan(update.client.level, ctx), rows=label_rows(update.client, ctx))
         return mean.result()
 
-    def export(self, state: Tensors, level: Level, ctx: Context, personal: Tensors | None = None) -> nn.Module:
+    def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         require_trained(level, own_names(ctx, self.per_size), ctx)
-        held = plain(self.distribute(state, model_owner(level, ctx), ctx), own_names(ctx, self.per_size), level)
+        held = plain(self.distribute(state, recipient(level, ctx), ctx), own_names(ctx, self.per_size), level)
         return deployable(held, level, ctx, self.static_norm, self.scaler)
 
     def network(self, level: Level, ctx: Context) -> nn.Module:

@@ -21,7 +21,7 @@ Rescale = Callable[[nn.Module, float, Collection[str], Collection[str]], nn.Modu
 
 def trainable(level: Level, ctx: Context, static_norm: bool, scaler: bool) -> nn.Module:
     """A level's network as clients train it."""
-    net = ctx.build(level.ratio)
+    net = ctx.build(level)
     if static_norm:
         forget_statistics(net)
     return rescaled(net, level, ctx, scale_outputs) if scaler else net
@@ -29,7 +29,7 @@ def trainable(level: Level, ctx: Context, static_norm: bool, scaler: bool) -> nn
 
 def deployable(tensors: Tensors, level: Level, ctx: Context, static_norm: bool, scaler: bool) -> nn.Module:
     """A level's network as it is deployed: plain, and computing what it computed in training."""
-    net = ctx.build(level.ratio)
+    net = ctx.build(level)
     load(net, tensors, optional=statistic_names(net) if static_norm else [])  # clients are yet to measure them
     return (rescaled(net, level, ctx, fold_scaling) if scaler else net).eval()
 
@@ -37,4 +37,4 @@ def deployable(tensors: Tensors, level: Level, ctx: Context, static_norm: bool, 
 def rescaled(net: nn.Module, level: Level, ctx: Context, how: Rescale) -> nn.Module:
     """The network with its narrowed layers scaled by their ratio to the global width."""
     largest = ctx.task.largest
-    return how(net, level.ratio / largest.ratio, plan_between(ctx, largest, level).narrowed, ctx.task.head)
+    return how(net, level.ratio / largest.ratio, plan_between(ctx, largest, level).narrowed, ctx.task.head(level))

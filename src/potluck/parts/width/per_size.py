@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from potluck.core.errors import ModelError
+from potluck.core.names import own_name, placed
 from potluck.core.types import Context, Level, Tensors
 from potluck.parts.cut.plan import Plan
 
@@ -30,18 +31,18 @@ def own_names(ctx: Context, per_size: PerSize) -> frozenset[str]:
     """The tensors that every size has its own of: all that normalisation layers keep, or none."""
     if per_size == "none":
         return frozenset()
-    return ctx.once("norm names", lambda: norm_names(ctx.build(ctx.task.largest.ratio)))
+    return ctx.once(norm_names, ctx.task.largest)
 
 
-def norm_names(net: nn.Module) -> frozenset[str]:
-    """The parameters and statistics of the network's normalisation layers."""
-    norms = ((prefix, module) for prefix, module in net.named_modules() if isinstance(module, NORMS))
-    return frozenset(f"{prefix}.{name}" if prefix else name for prefix, module in norms for name in module.state_dict())
+def norm_names(level: Level, ctx: Context) -> frozenset[str]:
+    """The parameters and statistics of a network's normalisation layers."""
+    norms = ((path, module) for path, module in ctx.build(level).named_modules() if isinstance(module, NORMS))
+    return frozenset(own_name(path, name) for path, module in norms for name in module.state_dict())
 
 
 def owned(level: Level, name: str) -> str:
     """What a size's own tensor is called in state and payload."""
-    return f"{level.ratio}/{name}"
+    return placed(level.ratio, name)
 
 
 def give_own(tensors: Tensors, own: Collection[str], levels: Iterable[Level]) -> Tensors:

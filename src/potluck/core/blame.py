@@ -1,0 +1,32 @@
+"""Whose code failed: the user's (a network, a loss, a method of one's own), or ours."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+
+import torch
+
+LIBRARY = Path(sysconfig.get_paths()["stdlib"])
+PACKAGES = Path(sysconfig.get_paths()["purelib"])
+OURS = (Path(__file__).parents[1], Path(torch.__file__).parent)
+
+
+def foreign_failure(error: BaseException) -> str:
+    """Where code that is not ours failed, and how; empty if none of it ran."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_foreign(frame.filename)]
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f"{last.name} in {last.filename}:{last.lineno} raised {type(error).__name__}: {error}"
+
+
+def is_foreign(file: str) -> bool:
+    """Whether a file is neither ours nor PyTorch's nor Python's own."""
+    if file.startswith("<"):
+        return file.startswith(("<stdin", "<string", "<ipython"))
+    path = Path(file)
+    if any(path.is_relative_to(place) for place in OURS):
+        return False
+    return path.is_relative_to(PACKAGES) or not path.is_relative_to(LIBRARY)

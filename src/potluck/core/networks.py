@@ -1,0 +1,76 @@
+"""Where networks come from: every level has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor, nn
+
+from potluck.core.copying import copied
+from potluck.core.errors import ModelError
+from potluck.core.names import under
+from potluck.core.plug import unknown
+
+if TYPE_CHECKING:
+    from potluck.core.types import Level
+
+
+class Networks(Protocol):
+    """Builds the network of a level."""
+
+    def __call__(self, level: Level) -> nn.Module: ...
+
+    def given(self) -> dict[str, Tensor]:
+        """The weights of ready-made networks: those that no seed could draw again."""
+
+
+@dataclass(frozen=True)
+class ByWidth:
+    """One network at every width: a level's is the one of its ratio."""
+
+    make: Callable[[float], nn.Module]
+
+    def __call__(self, level: Level) -> nn.Module:
+        return self.make(level.ratio)
+
+    def given(self) -> dict[str, Tensor]:
+        net = getattr(self.make, "net", None)
+        return dict(net.state_dict()) if isinstance(net, nn.Module) else {}
+
+
+@dataclass(frozen=True)
+class ByName:
+    """A network for every level by its name, related to the others or not: ready-made, or a function that makes one."""
+
+    networks: Mapping[str, nn.Module | Callable[[], nn.Module]]
+
+    def __call__(self, level: Level) -> nn.Module:
+        if level.name not in self.networks:
+            raise ModelError(unknown("network for level", level.name, self.networks))
+        found = self.networks[level.name]
+        return copied(found) if isinstance(found, nn.Module) else found()
+
+    def given(self) -> dict[str, Tensor]:
+        ready = {name: net for name, net in self.networks.items() if isinstance(net, nn.Module)}
+        return {name: tensor for level, net in ready.items() for name, tensor in under(level, net.state_dict()).items()}
+
+
+def share_frozen(net: nn.Module, known: dict[str, nn.Parameter]) -> nn.Module:
+    """Let equal frozen parameters be one object in all networks of a process: nobody trains them."""
+    for path, module in net.named_modules():
+        for own, parameter in list(module._parameters.items()):
+            if parameter is None or parameter.requires_grad:
+                continue
+            name = f"{path}.{own}"
+            shared = known.setdefault(name, parameter)
+            if shared is not parameter and same_values(shared, parameter):
+                module._parameters[own] = shared
+    return net
+
+
+def same_values(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal in type, shape, place and value."""
+    alike = one.dtype == other.dtype and one.shape == other.shape and one.device == other.device
+    return alike and not one.is_meta and bool(one.equal(other))

@@ -1,0 +1,81 @@
+"""Clients of one level and size trained at once, each as if it were alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import cast
+
+import torch
+from torch import nn
+
+from potluck.core.client import require_trainable
+from potluck.core.errors import UpdateError
+from potluck.core.fit import in_round
+from potluck.core.random import seeded
+from potluck.core.site import Site
+from potluck.core.types import Batch, Job, Phase, Tensors
+from potluck.core.ways.stacked import fit_stacked, live, stack
+
+
+@dataclass(frozen=True)
+class Member:
+    """A client ready to be trained with others."""
+
+    job: Job
+    net: nn.Module
+    tensors: Tensors  # the network's own, live; most methods keep one network for all clients of a level
+    start: Tensors  # what they were before training
+    phases: Sequence[Phase]
+
+
+def train_stacked(
+    site: Site, jobs: Sequence[Job], personal: Sequence[Tensors], most_batches: int | None = None
+) -> Iterator[tuple[Tensors, Tensors] | UpdateError]:
+    """`train` for clients of one level and size at once; the tensors of each are live until the next is asked for.
+
+    For a client that cannot take part the reason comes instead; the others are trained without it.
+    """
+    known: dict[nn.Module, Tensors] = {}
+    members = [prepared(site, job, own, known) for job, own in zip(jobs, personal, strict=True)]
+    able = [member for member in members if isinstance(member, Member)]
+    stacked = stack([member.start for member in able])  # (client, ...)
+    for number, phases in enumerate(zip(*(member.phases for member in able), strict=True)):
+        settings = in_round(site.settings(phases[0]), jobs[0].round, site.task.rounds)
+        stream = islice(stacked_batches(site, able, number), most_batches)
+        fit_stacked(able[0].net, stacked, phases, stream, settings)
+    rows = iter(range(len(able)))
+    for member in members:
+        yield collected(site, member, stacked, next(rows)) if isinstance(member, Member) else member
+
+
+def prepared(site: Site, job: Job, personal: Tensors, known: dict[nn.Module, Tensors]) -> Member | UpdateError:
+    """A client's network and phases, or why it cannot take part."""
+    ctx = site.context(job.round)
+    try:
+        with seeded(ctx.seed, "train", job.round, job.client.id):
+            net = site.placed(site.method.localize(job, ctx, personal))
+            require_trainable(net, job.client.size)
+            phases = [site.here(phase) for phase in site.method.phases(job, ctx, personal)]
+    except UpdateError as error:
+        return error
+    tensors = known[net] = known.get(net) or live(net)
+    return Member(job, net, tensors, {name: tensor.clone() for name, tensor in tensors.items()}, phases)
+
+
+def stacked_batches(site: Site, members: Sequence[Member], number: int) -> Iterator[Batch]:
+    """The batches of a phase, a client per row."""
+    streams = (site.batches(member.job, number, member.phases[number]) for member in members)
+    for batches in zip(*streams, strict=True):
+        yield cast(Batch, tuple(torch.stack(each) for each in zip(*batches, strict=True)))
+
+
+def collected(site: Site, member: Member, stacked: Tensors, row: int) -> tuple[Tensors, Tensors] | UpdateError:
+    """What one of the clients sends back and keeps."""
+    for name, tensor in member.tensors.items():
+        tensor.copy_(stacked[name][row])
+    try:
+        return site.method.collect(member.net, member.job, site.context(member.job.round))
+    except UpdateError as error:
+        return error

@@ -1,0 +1,79 @@
+"""What a job can ask of a client, by name, and how it is done: timed, and with a reason where it cannot be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from potluck.core.blame import foreign_failure
+from potluck.core.calibration import calibrate
+from potluck.core.client import train
+from potluck.core.errors import PotluckError, UpdateError
+from potluck.core.guard import require_tensors
+from potluck.core.own_score import score_own
+from potluck.core.site import Site, Work
+from potluck.core.types import Job, Tensors, Update
+from potluck.core.ways.together import train_stacked
+from potluck.core.ways.trial import try_ways
+
+WORKS: dict[str, Work] = {"train": train, "calibrate": calibrate, "score": score_own, "tune": try_ways}
+
+
+def perform(site: Site, jobs: Sequence[Job], personal: Sequence[Tensors]) -> Iterator[tuple[Update, Tensors]]:
+    """Answer jobs that came together; of clients trained at once, each took its share of the time."""
+    if len(jobs) == 1 or jobs[0].work != "train":
+        yield from (perform_one(site, job, own) for job, own in zip(jobs, personal, strict=True))
+        return
+    waiting, seconds, started = list(jobs), 0.0, time.perf_counter()
+    try:
+        for result in train_stacked(site, jobs, personal):
+            seconds = seconds or (time.perf_counter() - started) / len(jobs)
+            yield answer(waiting.pop(0), result, seconds)
+    except Exception as error:
+        failure = reason_of(error, waiting[0])
+        yield from (answer(job, failure, seconds) for job in waiting)
+
+
+def perform_one(site: Site, job: Job, personal: Tensors) -> tuple[Update, Tensors]:
+    """Answer one job; a client that cannot do it says why instead of ending the run."""
+    started = time.perf_counter()
+    result: tuple[Tensors, Tensors] | UpdateError
+    try:
+        if job.run != site.recipe.run:
+            raise UpdateError(
+                f"the job is of run {job.run[:12]}, but this machine is set up for {site.recipe.run[:12]}"
+            )
+        result = (site.works.get(job.work) or WORKS[job.work])(site, job, personal)
+    except Exception as error:
+        result = reason_of(error, job)
+    return answer(job, result, time.perf_counter() - started)
+
+
+def reason_of(error: Exception, job: Job) -> UpdateError:
+    """Why a client cannot answer. A mistake in the settings and a fault of ours are no client's: they end the run."""
+    if isinstance(error, UpdateError):
+        return error
+    if isinstance(error, PotluckError):
+        raise error
+    failure = foreign_failure(error)
+    if not failure:
+        raise RuntimeError(f"{described(job)} broke down: {type(error).__name__}: {error}") from error
+    return UpdateError(failure)
+
+
+def answer(job: Job, result: tuple[Tensors, Tensors] | UpdateError, seconds: float) -> tuple[Update, Tensors]:
+    """A client's update and what stays on it; a failure if it has nothing that can be sent."""
+    try:
+        if isinstance(result, UpdateError):
+            raise result
+        sent, kept = result
+        require_tensors(sent)
+        require_tensors(kept)
+    except UpdateError as error:
+        return Update(job.client, {}, seconds, str(error), job.round, job.run), {}
+    return Update(job.client, sent, seconds, "", job.round, job.run), kept
+
+
+def described(job: Job) -> str:
+    """Whose job this is."""
+    return f"client {job.client.id} of level '{job.client.level.name}' in round {job.round + 1}"

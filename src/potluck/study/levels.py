@@ -1,0 +1,61 @@
+"""Levels, and the network that each of them has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from potluck.core.errors import ConfigError, ModelError
+from potluck.core.method import Method
+from potluck.core.networks import ByWidth, Networks
+from potluck.core.types import Context, Level, Task
+from potluck.parts.head import check_outputs
+
+
+def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:
+    """Levels from names and ratios, each ratio in (0, 1]."""
+    for name, ratio in levels.items():
+        if not re.fullmatch(r"[\w-][\w .-]*", name):
+            raise ConfigError(
+                f"a level is called '{name}', but it gives files their names: use letters, digits, - and _"
+            )
+        if not 0 < ratio <= 1:
+            raise ConfigError(f"level '{name}' has the ratio {ratio!r}, but it should be above 0 and at most 1")
+    if not levels:
+        raise ConfigError("levels is empty, but a fleet needs at least one, such as {'phone': 0.5}")
+    return tuple(Level(name, float(ratio)) for name, ratio in levels.items())
+
+
+def built_by(method: Method, networks: Networks, levels: tuple[Level, ...]) -> list[Level]:
+    """The levels whose networks a method builds, the largest first; of several of one size from one network, one."""
+    unseen = Task(networks, levels, classes=0, heads={}, example=(torch.empty(0), torch.empty(0)))
+    found = list(dict.fromkeys(method.builds(Context(unseen, round=0, seed=0))))
+    if isinstance(networks, ByWidth):
+        known = {level.ratio: level for level in reversed(levels)}
+        found = list(dict.fromkeys(known.get(level.ratio, level) for level in found))
+    return sorted(found, key=lambda level: -level.ratio)
+
+
+def check_model(networks: Networks, levels: Sequence[Level], example: Tensor, classes: int) -> dict[Level, nn.Module]:
+    """The network of every level, tried on one example."""
+    nets = {level: build(networks, level) for level in levels}
+    for level, net in nets.items():
+        check_outputs(net, example, classes, level)
+    return nets
+
+
+def build(networks: Networks, level: Level) -> nn.Module:
+    """The network of a level; a factory that fails is named."""
+    made_by = networks.make if isinstance(networks, ByWidth) else networks
+    name = f"{getattr(made_by, '__name__', type(made_by).__name__)}({level.ratio:g})"
+    with torch.random.fork_rng(devices=[]):
+        try:
+            net = networks(level)
+        except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as error:
+            raise ModelError(f"{name} for level '{level.name}' fails: {error}") from error
+    if not isinstance(net, nn.Module):
+        raise ModelError(f"{name} returns {type(net).__name__}, but it should return an nn.Module")
+    return net

@@ -1,0 +1,183 @@
+"""From settings and a network to the public recipe, and from a run's config back to it on another machine.
+
+The recipe depends on the data only through facts that are no secret: how many classes there are, and the shape and
+type of an example. They are written into the run's config, so that a machine that has none of the data, or only its
+own, builds the same recipe. A digest says whether it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from potluck.core.data import Examples
+from potluck.core.errors import ConfigError, DataError
+from potluck.core.form import form_of
+from potluck.core.networks import ByName, ByWidth, Networks
+from potluck.core.random import seeded
+from potluck.core.recipe import Recipe, table_digest, weights_digest
+from potluck.core.tensors import state_of
+from potluck.core.types import Batch, Goal, Level, Task
+from potluck.parts.head import find_embeddings, find_head
+from potluck.parts.shrink.shrinkable import Shrinkable
+from potluck.study.config import Config, name_of, options_of
+from potluck.study.levels import built_by, check_model, make_levels
+from potluck.study.networks import load_source, model_factory
+from potluck.study.schema import Table
+from potluck.study.settings import Settings
+
+Model = Networks | Callable[[float], nn.Module] | nn.Module | Mapping[str, nn.Module | Callable[[], nn.Module]]
+"""What a user calls a model: a network, a function of the width, or a network for every level."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What everybody may know of the data."""
+
+    classes: int
+    goal: Goal
+    example: Batch  # made up: shapes and types alone
+
+    def table(self) -> Table:
+        """The facts as settings."""
+        inputs, targets = (described(tensor) for tensor in self.example)
+        return {"classes": self.classes, "goal": self.goal, "inputs": inputs, "targets": targets}
+
+    @classmethod
+    def of_table(cls, table: Table) -> Facts:
+        """The facts that a table tells."""
+        try:
+            example = (made_up(table["inputs"]), made_up(table["targets"]))
+            return cls(int(table["classes"]), table["goal"], example)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"[recipe] does not tell what the data are like: {error!r}") from error
+
+
+def described(tensor: Tensor) -> str:
+    """The type and shape of one example.
+
+    >>> described(torch.zeros(1, 3, 32, 32)), described(torch.zeros(1, dtype=torch.long))
+    ('float32:3x32x32', 'int64:')
+    """
+    return f"{str(tensor.dtype).removeprefix('torch.')}:{'x'.join(map(str, tensor.shape[1:]))}"
+
+
+def made_up(text: str) -> Tensor:
+    """A batch of one of a described type and shape.
+
+    >>> made_up("float32:3x32x32").shape
+    torch.Size([1, 3, 32, 32])
+    """
+    kind, _, sizes = text.partition(":")
+    return torch.zeros(1, *(int(size) for size in sizes.split("x") if size), dtype=getattr(torch, kind))
+
+
+def networks_of(model: Model, example: Tensor) -> Networks:
+    """Where the networks of levels come from."""
+    if isinstance(model, Mapping):
+        return ByName(model)
+    if isinstance(model, nn.Module):
+        return ByWidth(Shrinkable(model, (example,)))
+    return model if isinstance(model, ByName | ByWidth) else ByWidth(model)  # type: ignore[arg-type]
+
+
+def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples | None = None) -> Recipe:
+    """The recipe of an experiment; what could only fail later is refused at once."""
+    levels, inputs = make_levels(settings.fleet.levels), facts.example[0]
+    networks = networks_of(model, inputs)
+    require_networks(settings, networks, levels)
+    require_alike(proxy, facts)
+    sizes = built_by(settings.method, networks, levels)
+    nets = check_model(networks, sizes, inputs, facts.classes)
+    largest = nets[sizes[0]]
+    own = nets if isinstance(networks, ByName) else {}  # sizes of one network call their head the same
+    head = find_head(largest, inputs, facts.classes)
+    heads = {each.name: find_head(own[each], inputs, facts.classes) if each in own else head for each in levels}
+    task = Task(
+        model=networks,
+        levels=levels,
+        classes=facts.classes,
+        heads=heads,
+        example=facts.example,
+        train=settings.train,
+        rounds=settings.task.rounds,
+        goal=facts.goal,
+        embeddings={} if facts.goal == "classes" else find_embeddings(largest, facts.classes),
+        proxy=proxy,
+    )
+    recipe = Recipe(settings.method, task, settings.seed)
+    return replace(recipe, run=digest_of(recipe, nets))
+
+
+def require_networks(settings: Settings, networks: Networks, levels: tuple[Level, ...]) -> None:
+    """Refuse networks by name for a method that needs sizes of one network, and levels without one."""
+    if not isinstance(networks, ByName):
+        return
+    if not settings.method.takes_any_networks:
+        raise ConfigError(
+            f"every level has a network of its own, but {type(settings.method).__name__} trains sizes of one network; "
+            "give one network, or choose a method that takes any"
+        )
+    missing = [level.name for level in levels if level.name not in networks.networks]
+    if missing:
+        raise ConfigError(f"model has no network for level '{missing[0]}'; it has {', '.join(networks.networks)}")
+
+
+def require_alike(proxy: Examples | None, facts: Facts) -> None:
+    """Refuse public examples that the networks could not take."""
+    if proxy is None:
+        return
+    found, wanted = described(proxy.take(torch.tensor([0]))[0]), described(facts.example[0])
+    if found != wanted:
+        raise DataError(f"the proxy examples are {found}, but the clients' are {wanted}: they should be alike")
+
+
+def digest_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
+    """A digest of everything that two machines must agree on."""
+    task, method = recipe.task, recipe.method
+    forms = {
+        level.name: {name: str(spec) for name, spec in form_of(state_of(net)).items()} for level, net in nets.items()
+    }
+    return table_digest(
+        {
+            "method": [f"{type(method).__module__}:{type(method).__qualname__}", asdict(method)],
+            "levels": {level.name: level.ratio for level in task.levels},
+            "data": Facts(task.classes, task.goal, task.example).table(),
+            "train": asdict(task.train),
+            "rounds": task.rounds,
+            "networks": forms,
+            "weights": weights_digest(task.model),
+            "proxy": len(task.proxy) if task.proxy is not None else 0,
+            "seed": recipe.seed,
+        }
+    )
+
+
+def recipe_table(recipe: Recipe) -> Table:
+    """What a run's config tells of its recipe: facts, and digests that a resume and a client must match."""
+    task = recipe.task
+    weights = weights_digest(task.model)
+    known = {"weights": weights} if weights else {}
+    return {"run": recipe.run, **known, **Facts(task.classes, task.goal, task.example).table()}
+
+
+def named_networks(config: Config, example: Tensor, classes: int) -> Networks:
+    """The networks that a config names."""
+    with seeded(config.seed, "model"):  # a ready-made network's first weights are drawn as it is imported
+        return ByWidth(model_factory(name_of(config.task.model), options_of(config.task.model), (example,), classes))
+
+
+def rebuilt(config: Config) -> Recipe:
+    """The recipe of a recorded run, on a machine that need not have any of its data."""
+    facts = Facts.of_table(config.recipe)
+    proxy = load_source(config.data.proxy, None).train if config.data.proxy is not None else None
+    recipe = make_recipe(config, named_networks(config, facts.example[0], facts.classes), facts, proxy)
+    if recipe.run != config.recipe.get("run"):
+        raise ConfigError(
+            f"this machine builds the recipe {recipe.run[:12]}, but the run has {str(config.recipe.get('run'))[:12]}: "
+            "the network, its weights or a setting differ"
+        )
+    return recipe
