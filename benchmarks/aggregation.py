@@ -14,36 +14,30 @@ from statistics import median
 
 import torch
 from figures import Figure, in_turns, ratio, seconds, show
+from tasks import shapes_alone
 
-from potluck.core.method import Method, model_owner
+from potluck.core.method import Method, recipient
 from potluck.core.random import stream
 from potluck.core.tensors import size_in_bytes
 from potluck.core.threads import one_thread
-from potluck.core.types import Context, Level, Task, Update
+from potluck.core.types import Context, Update
 from potluck.methods.fedavg import FedAvg
 from potluck.methods.fedrolex import FedRolex
 from potluck.methods.heterofl import HeteroFL
-from potluck.models.catalogue import find_model
 
 WIDTHS = (1.0, 0.5, 0.25, 0.125, 1.0, 0.5, 0.25, 0.125, 1.0, 0.5)
 ROUNDS = 25
-
-
-def task() -> Task:
-    """ResNet-18 for CIFAR-10 at four widths."""
-    levels = tuple(Level(f"{width:g}", width) for width in sorted(set(WIDTHS), reverse=True))
-    example = (torch.zeros(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))
-    return Task(find_model("resnet18"), levels, 10, ("head.weight", "head.bias"), example)
 
 
 class Rounds:
     """A state that is handed out and averaged again and again, and room to copy what is sent in each round."""
 
     def __init__(self, method: Method) -> None:
-        self.method, self.ctx = method, Context(task(), round=400, seed=0)
+        task = shapes_alone("resnet18", sorted(set(WIDTHS), reverse=True))
+        self.method, self.ctx = method, Context(task, round=400, seed=0)
         self.state = method.init(self.ctx)
         levels, rng = {level.ratio: level for level in self.ctx.task.levels}, stream(0, "sent")
-        owners = [model_owner(levels[width], self.ctx) for width in WIDTHS]
+        owners = [recipient(levels[width], self.ctx) for width in WIDTHS]
         self.clients = [replace(client, id=number, size=500) for number, client in enumerate(owners)]
         self.sent = [
             {name: torch.randn(tensor.shape, generator=rng) for name, tensor in payload.items()}

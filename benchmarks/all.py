@@ -13,10 +13,13 @@ import aggregation
 import fedhm_server
 import heterogeneity
 import memory
+import personal
 import simulators
 import steps
 import workers
 from figures import Figure, matrix_peak, save, show
+
+import guard
 
 
 def machine() -> list[Figure]:
@@ -30,7 +33,9 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "heterogeneity": heterogeneity.figures,
     "fedhm_server": fedhm_server.figures,
     "aggregation": aggregation.figures,
+    "guard": guard.figures,
     "memory": memory.figures,
+    "personal": personal.figures,
     "steps": steps.figures,
     "workers": workers.figures,
 }

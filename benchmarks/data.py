@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from potluck.core.data import Examples, batches
+from potluck.core.data import Examples, Part, batches
 from potluck.core.errors import DataError
 from potluck.core.fit import fit
 from potluck.core.method import plain_loss
@@ -25,9 +25,9 @@ BATCH = 32
 
 def timed_batches(examples: Examples) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], float]:
     """An epoch's batches, and the seconds it took to make them."""
-    held = torch.arange(min(EXAMPLES, len(examples)))
+    held = Part(examples, torch.arange(min(EXAMPLES, len(examples))))
     started = time.perf_counter()
-    made = list(batches(examples, held, BATCH, 1, stream(0, "bench")))
+    made = list(batches(held, BATCH, 1, stream(0, "bench")))
     return made, time.perf_counter() - started
 
 
@@ -47,7 +47,7 @@ def main() -> None:
         net = catalogue()[network](1.0, shape=shape, classes=data.classes)
         made, preparing = timed_batches(data.train)
         started = time.perf_counter()
-        fit(net, Phase(plain_loss), made, Train(), 0.01)
+        fit(net, Phase(plain_loss), made, Train())
         epoch = preparing + time.perf_counter() - started
         print(f"{name:<15}{loading:>8.2f}s{network:>16}{epoch:>9.2f}s{preparing / epoch:>12.2%}")
 

@@ -15,12 +15,14 @@ from statistics import median
 
 import torch
 from figures import Figure, seconds, show
+from tasks import shapes_alone
 
-from potluck.core.method import model_owner
+from potluck.core.method import recipient
+from potluck.core.names import outside
 from potluck.core.random import stream
-from potluck.core.types import Client, Context, Level, Task, Tensors, Update
+from potluck.core.types import Client, Context, Tensors, Update
 from potluck.methods.fedhm import FedHM, relative_weight
-from potluck.models.catalogue import find_model
+from potluck.parts.lowrank.cache import KEPT
 from potluck.parts.lowrank.layers import factor_names
 
 GAMMAS = (1.0, 0.5, 0.25, 0.125, 1.0, 0.5, 0.25, 0.125, 0.5, 0.25)
@@ -28,17 +30,10 @@ ROUNDS, WARM_UP = 5, 2
 STEP = 0.05  # how far clients move from what they were sent, relative to it
 
 
-def task() -> Task:
-    """ResNet-18 for CIFAR-10 at four rank ratios."""
-    levels = tuple(Level(f"{gamma:g}", gamma) for gamma in sorted(set(GAMMAS), reverse=True))
-    example = (torch.zeros(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))
-    return Task(find_model("resnet18"), levels, 10, ("head.weight", "head.bias"), example)
-
-
 def clients(ctx: Context) -> list[Client]:
     """Ten clients with every label."""
     levels = {level.ratio: level for level in ctx.task.levels}
-    return [replace(model_owner(levels[gamma], ctx), id=number, size=500) for number, gamma in enumerate(GAMMAS)]
+    return [replace(recipient(levels[gamma], ctx), id=number, size=500) for number, gamma in enumerate(GAMMAS)]
 
 
 def trained(payload: Tensors, client: Client, round: int) -> Update:
@@ -101,17 +96,17 @@ def worst_excess(method: FedHM, payloads: list[Tensors], state: Tensors, ctx: Co
 
 def measure(title: str, method: FedHM) -> Figure:
     """Rounds of a mode side by side with the plain way, on the same weights."""
-    ctx = Context(task(), round=0, seed=0)
+    ctx = Context(shapes_alone("resnet18", sorted(set(GAMMAS), reverse=True)), round=0, seed=0)
     state = method.init(ctx)
     timed: list[tuple[float, float]] = []
     excess, exact = 0.0, 0
     for round in range(WARM_UP + ROUNDS):
         ctx = replace(ctx, round=round)
         sent = [trained(method.distribute(state, client, ctx), client, round) for client in clients(ctx)]
-        ctx.memo.pop("decompositions", None)  # what the round's clients were made from is not the server's time
+        ctx.memo.newest.clear()  # what the round's clients were made from is not the server's time
         results: list[tuple[list[Tensors], Tensors]] = []
         took = seconds(lambda: results.append(ours(method, state, sent, ctx)))  # noqa: B023
-        plain = seconds(lambda: plainly(method, public(state), sent, ctx))  # noqa: B023
+        plain = seconds(lambda: plainly(method, outside(KEPT, state), sent, ctx))  # noqa: B023
         excess = max(excess, worst_excess(method, results[0][0], state, ctx))
         exact += method.diagnose(state, ctx, {})["decomposed_exactly"]
         state = results[0][1]
@@ -122,11 +117,6 @@ def measure(title: str, method: FedHM) -> Figure:
     total = (WARM_UP + ROUNDS) * len(method.survey(ctx).layers)
     beside = f"{took:.2f} s, {plain:.2f} s with SVDs; error {excess:.2%} over the least; {exact} of {total} exactly"
     return Figure("FedHM's server", f"{title}, beside an SVD per level and layer", ratio, "x", beside)
-
-
-def public(state: Tensors) -> Tensors:
-    """The network's own tensors."""
-    return {name: tensor for name, tensor in state.items() if not name.startswith("kept/")}
 
 
 def figures() -> list[Figure]:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from statistics import median
 
 import torch
+from tasks import shapes_alone
 from torch import Tensor, nn
 
-from potluck.core.types import Context, Level, Task
+from potluck.core.types import Context
 from potluck.methods.flanc import FLANC
-from potluck.models.catalogue import find_model, input_for
 from potluck.parts.compose.layers import (
     GROUPED_COST,
     Bank,
@@ -53,13 +53,10 @@ class Case:
 
 def cases(model: str) -> Iterator[Case]:
     """Every kind of composed layer of a network, once per width."""
-    shape = input_for(model)
-    example = (torch.zeros(1, *shape), torch.zeros(1, dtype=torch.long))
-    levels = tuple(Level(f"{width:g}", width) for width in WIDTHS)
-    ctx = Context(Task(find_model(model), levels, 10, ("head.weight", "head.bias"), example), 0, seed=0)
-    banks = FLANC().banks(ctx)
-    for width in WIDTHS:
-        net = ctx.build(width)
+    ctx = Context(shapes_alone(model, WIDTHS), 0, seed=0)
+    shape, banks = ctx.task.example[0].shape[1:], FLANC().banks(ctx)
+    for level in ctx.task.levels:
+        net = ctx.build(level)
         seen = inputs_of(net, [bank.module for bank in banks], torch.randn(BATCH, *shape))
         alike: dict[object, list[Bank]] = {}
         for bank in banks:
@@ -67,7 +64,7 @@ def cases(model: str) -> Iterator[Case]:
             kind = (repr(layer), bank.size, bank.count, seen[bank.module].shape)
             alike.setdefault(kind, []).append(bank)
         for same in alike.values():
-            yield measure(f"{model} {same[0].layer} {width:g}", len(same), net, same[0], seen[same[0].module])
+            yield measure(f"{model} {same[0].layer} {level.name}", len(same), net, same[0], seen[same[0].module])
 
 
 def inputs_of(net: nn.Module, layers: list[str], batch: Tensor) -> dict[str, Tensor]:

@@ -24,10 +24,9 @@ from tasks import CLIENTS, COHORT, CONTESTS, EXAMPLES, Contest, InOrder
 
 import potluck
 from potluck.core.threads import cores
-from potluck.core.types import Update
 from potluck.parts.cost.level import count_macs
 from potluck.study.tuning import Timed
-from potluck.study.watchers import Record
+from potluck.study.watchers import Nobody, Record
 
 HERE = Path(__file__).parent
 RIVALS = HERE.parent / ".venv-rivals" / "bin" / "python"
@@ -35,7 +34,7 @@ REPEATS = 3
 ATTEMPTS = 3  # of a rival; processes of pfl sometimes do not find each other
 
 
-class Stopwatch:
+class Stopwatch(Nobody):
     """Times the rounds after the first, which warms up."""
 
     def __init__(self) -> None:
@@ -44,12 +43,6 @@ class Stopwatch:
 
     def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
         self.ways = ways
-
-    def begins(self, rounds: int, done: int) -> None:
-        pass
-
-    def client_done(self, update: Update) -> None:
-        pass
 
     def round_done(self, record: Record) -> None:
         if record["round"] == 1:

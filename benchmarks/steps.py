@@ -9,21 +9,22 @@ python benchmarks/steps.py
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
 import torch
 from figures import Figure, in_turns, seconds, show
+from tasks import shapes_alone
 from torch import nn
 
 from potluck.core.fit import fit
 from potluck.core.method import Method
 from potluck.core.threads import one_thread
-from potluck.core.types import Context, Job, Level, Task, Train
+from potluck.core.types import Context, Job, Level, Train
 from potluck.core.ways.way import CHANNELS_LAST, PLAIN, Way
 from potluck.methods.fedhm import FedHM
 from potluck.methods.heterofl import HeteroFL
-from potluck.models.catalogue import find_model
 from potluck.parts.cost.level import example_batch, level_cost, measure_step, typical_job
 
 RATIOS = {"fedhm": (1.0, 0.5, 0.25, 0.125), "heterofl": (1.0, 0.64, 0.5, 0.35)}  # as FedHM's authors compare them
@@ -32,18 +33,15 @@ REPEATS = 9
 
 def context(ratios: tuple[float, ...]) -> Context:
     """ResNet-18 for CIFAR-10 at these ratios."""
-    levels = tuple(Level(f"{ratio:g}", ratio) for ratio in ratios)
-    example = (torch.rand(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))
-    task = Task(find_model("resnet18"), levels, 10, ("head.weight", "head.bias"), example, Train(batch_size=32))
-    return Context(task, round=0, seed=0)
+    task = shapes_alone("resnet18", ratios, Train(batch_size=32))
+    return Context(replace(task, example=(torch.rand_like(task.example[0]), task.example[1])), round=0, seed=0)
 
 
 def step(method: Method, net: nn.Module, job: Job, ctx: Context, way: Way) -> float:
     """The seconds of one training step."""
-    (phase,), batch = method.phases(job, ctx), way.batch(example_batch(ctx))
+    (phase,), batch, train = method.phases(job, ctx, {}), way.batch(example_batch(ctx)), ctx.task.train
     with way.arranged(net):
-        train = ctx.task.train
-        return seconds(lambda: fit(net, way.phase(phase, train, train.lr), [batch], train, train.lr))
+        return seconds(lambda: fit(net, way.phase(phase, train), [batch], train))
 
 
 def measure(method: Method, ctx: Context) -> list[Figure]:

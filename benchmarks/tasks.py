@@ -2,12 +2,12 @@
 
 `lr` is logistic regression on MNIST's shapes: nearly all of it is the simulator. `cnn` is pfl-research's CIFAR-10
 benchmark: nearly all of it is training. The data are made up, of the right shapes and learnable; the time of training
-does not depend on them.
+does not depend on them. Where nobody trains, `shapes_alone` is enough: a network of the catalogue at some ratios.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,9 +18,20 @@ from torch import Tensor, nn
 
 from potluck import Train
 from potluck.core.data import Arrays, Holdings
+from potluck.core.networks import ByWidth
+from potluck.core.types import Level, Task
 from potluck.data.dataset import Dataset
+from potluck.models.catalogue import find_model, input_for
 
 CLIENTS, EXAMPLES, COHORT, BATCH = 1000, 50, 50, 10
+
+
+def shapes_alone(model: str, ratios: Iterable[float], train: Train | None = None) -> Task:
+    """A network that Potluck brings along, at these ratios and for ten classes; there are no data."""
+    levels = tuple(Level(f"{ratio:g}", ratio) for ratio in ratios)
+    example = (torch.zeros(1, *input_for(model)), torch.zeros(1, dtype=torch.long))
+    heads = {level.name: ("head.weight", "head.bias") for level in levels}
+    return Task(ByWidth(find_model(model)), levels, 10, heads, example, train or Train())
 
 
 def logistic_regression(width: float = 1.0) -> nn.Module:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from federation import CONFIG, outcome_of
+from federation import CONFIG, PERSONAL, outcome_of
 
 from potluck.cli import outcome
 
@@ -33,6 +33,7 @@ def potluck(monkeypatch, capsys):
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def run(*arguments):
+        monkeypatch.setattr(sys.modules["__main__"], "__package__", "")  # it is no `python -m pytest` to itself
         monkeypatch.setattr(sys, "argv", ["potluck", *map(str, arguments)])
         capsys.readouterr()
         code = outcome()
@@ -96,5 +97,24 @@ def reference(server, tmp_path_factory):
     """(outcome, moments) of a run that nothing disturbed."""
     directory = tmp_path_factory.mktemp("reference") / "run"
     ended = server.run(directory)
+    assert ended.status == 0, ended.stderr
+    return outcome_of(directory), ended.moments
+
+
+@pytest.fixture(scope="session")
+def personal(tmp_path_factory):
+    """Commands on a config whose clients keep their heads."""
+    path = tmp_path_factory.mktemp("config") / "personal.toml"
+    path.write_text(PERSONAL)
+    running = Server(path)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def personal_reference(personal, tmp_path_factory):
+    """(outcome, moments) of a run with heads on clients that nothing disturbed."""
+    directory = tmp_path_factory.mktemp("reference") / "run"
+    ended = personal.run(directory)
     assert ended.status == 0, ended.stderr
     return outcome_of(directory), ended.moments

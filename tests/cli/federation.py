@@ -36,6 +36,7 @@ batch_size = 26
 name = "serial"
 """
 
+PERSONAL = CONFIG.replace('"heterofl"', '"own_heads:OwnHeads"').replace("small = 0.5", "same = 1.0")
 COMMAND = [sys.executable, "-c", "from potluck.cli import main; main()"]
 PATIENCE = 60.0  # seconds that nothing here should ever take
 
@@ -99,14 +100,16 @@ def all_gone(pids):
 
 
 def outcome_of(directory):
-    """All of a run that must not depend on interruptions: metrics but for seconds, and every byte of the weights."""
+    """All of a run that must not depend on interruptions: metrics but for seconds, and every byte of the weights, also
+    of those that stay on clients."""
     lines = (directory / "metrics.jsonl").read_text().splitlines()
     metrics = [{k: v for k, v in json.loads(line).items() if not k.startswith("seconds")} for line in lines]
     weights = {
         str(path.relative_to(directory)): path.read_bytes()
-        for path in [directory / "final.safetensors", *sorted((directory / "models").iterdir())]
-        if not path.name.startswith(".")
+        for path in [directory / "final.safetensors", *directory.glob("models/*"), *directory.glob("personal/**/*")]
+        if path.is_file() and not path.name.startswith(".")
     }
+    assert len(weights) > 1
     return {"metrics": metrics, **weights}
 
 

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from potluck.core.client import Site, train, train_stacked
-from potluck.core.data import Arrays, Holdings
+from potluck.core.client import Site, train
+from potluck.core.data import Arrays, Examples, Holdings, Pool
 from potluck.core.method import Method
+from potluck.core.networks import ByWidth
+from potluck.core.recipe import Recipe
 from potluck.core.tensors import copied
 from potluck.core.types import Client, Job, Level, Task, Tensors, Train
+from potluck.core.ways.together import train_stacked
 
 torch.set_num_threads(1)  # networks so small that more threads only wait for each other
 
@@ -62,6 +65,7 @@ def site_of(
     dtype: torch.dtype = torch.float32,
     ways: Mapping[str, str] | None = None,
     device: str = "cpu",
+    proxy: Examples | None = None,
 ) -> Site:
     rng = torch.Generator().manual_seed(0)
     count = CLIENTS * EACH
@@ -69,8 +73,9 @@ def site_of(
     holdings = Holdings.of_lists(list(torch.split(torch.arange(count), EACH)))
     example = (torch.zeros(1, *IMAGE, dtype=dtype), torch.zeros(1, dtype=torch.long))
     names = [name for name, _ in model(1.0).named_parameters()]
-    task = Task(model, (WIDE, NARROW), CLASSES, tuple(names[-2:]), example, settings, rounds=2)
-    return Site(method, task, 5, examples, holdings, ways or {}, device)
+    heads = dict.fromkeys((WIDE.name, NARROW.name), tuple(names[-2:]))
+    task = Task(ByWidth(model), (WIDE, NARROW), CLASSES, heads, example, settings, rounds=2, proxy=proxy)
+    return Site(Recipe(method, task, 5, ways or {}), Pool(examples, holdings), device)
 
 
 def client_of(number: int, level: Level = WIDE, labels: Sequence[int] = tuple(range(CLASSES))) -> Client:
@@ -101,7 +106,7 @@ def one_by_one(site: Site, jobs: Sequence[Job], personal: Sequence[Tensors] | No
 def at_once(site: Site, jobs: Sequence[Job], personal: Sequence[Tensors] | None = None) -> Answers:
     """The same of clients trained at once."""
     found = train_stacked(site, jobs, personal or [{}] * len(jobs))
-    return [(copied(sent), copied(own)) for sent, own in found]
+    return [(copied(sent), copied(own)) for sent, own in found]  # type: ignore[misc]
 
 
 def apart(one: Tensors, other: Tensors) -> float:

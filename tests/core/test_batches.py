@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.core.data import Arrays, Holdings, batches, chunks
+from potluck.core.data import Arrays, Holdings, Part, Pool, batches
+from potluck.core.errors import DataError
 from potluck.core.random import stream
 
 
@@ -20,7 +21,7 @@ def numbered(count: int) -> Arrays:
 
 
 def drawn(examples: Arrays, held: Tensor, size: int, epochs: int = 1, seed: int = 0) -> list[list[int]]:
-    made = batches(examples, held, size, epochs, stream(seed, "test"))
+    made = batches(Part(examples, held), size, epochs, stream(seed, "test"))
     return [targets.div(10).long().tolist() for _, targets in made]
 
 
@@ -65,7 +66,7 @@ def test_who_holds_nothing_has_no_batches() -> None:
 
 
 def test_inputs_and_targets_stay_together() -> None:
-    for inputs, targets in batches(numbered(20), torch.arange(20), 6, 2, stream(0, "test")):
+    for inputs, targets in batches(numbered(20), 6, 2, stream(0, "test")):
         assert torch.equal(inputs[:, 0] * 10, targets.float())
 
 
@@ -86,22 +87,16 @@ def test_only_training_batches_are_augmented_and_all_are_prepared_after() -> Non
         prepare=lambda inputs: inputs.float() / 2,
         augment=lambda inputs, rng: inputs + 10 * torch.randint(1, 2, inputs.shape, generator=rng, dtype=torch.uint8),
     )
-    trained = torch.cat([inputs for inputs, _ in batches(examples, torch.tensor([0, 1]), 2, 1, stream(0))])
+    trained = torch.cat([inputs for inputs, _ in batches(examples, 2, 1, stream(0))])
     assert sorted(trained.tolist()) == [5.5, 6.0]  # (1 + 10) / 2: prepared after it is augmented
-    used = torch.cat([inputs for inputs, _ in chunks(examples, 1)])
-    assert used.tolist() == [0.5, 1.0]
+    assert examples.take(torch.tensor([0, 1]))[0].tolist() == [0.5, 1.0]
     assert examples.take(torch.tensor([1]))[0].tolist() == [1.0]
 
 
 def test_augmentation_draws_from_the_generator_it_is_given() -> None:
     examples = Arrays(torch.zeros(4), torch.zeros(4), augment=lambda inputs, rng: torch.rand(4, generator=rng))
-    one, other = (next(batches(examples, torch.arange(4), 4, 1, stream(3, "a")))[0] for _ in range(2))
+    one, other = (next(batches(examples, 4, 1, stream(3, "a")))[0] for _ in range(2))
     assert torch.equal(one, other)
-
-
-def test_chunks_are_in_order_and_complete() -> None:
-    parts = [targets.tolist() for _, targets in chunks(numbered(5), 2)]
-    assert parts == [[0, 10], [20, 30], [40]]
 
 
 def test_holdings_say_who_has_what() -> None:
@@ -113,3 +108,25 @@ def test_holdings_say_who_has_what() -> None:
 
 def test_holdings_of_nobody_are_empty() -> None:
     assert len(Holdings.of_lists([])) == 0
+
+
+def test_a_pool_gives_each_client_its_own_and_nothing_else() -> None:
+    holdings = Holdings.of_lists([torch.tensor([4, 1]), torch.tensor([], dtype=torch.long), torch.tensor([2, 0, 3])])
+    pool = Pool(Arrays(torch.arange(5), torch.tensor([0, 1, 1, 2, 1])), holdings)
+    assert len(pool) == 3
+    assert [pool.size(client) for client in range(3)] == [2, 0, 3]
+    assert [pool.labels(client) for client in range(3)] == [(1,), (), (0, 1, 2)]
+    for client, held in enumerate([[4, 1], [], [2, 0, 3]]):
+        examples = pool.examples(client)
+        assert len(examples) == len(held)
+        assert examples.take(torch.arange(len(held)))[0].tolist() == held
+
+
+def test_a_client_is_scored_on_its_own_test_examples_or_on_all() -> None:
+    holdings = Holdings.of_lists([torch.tensor([0]), torch.tensor([1])])
+    shares = Holdings.of_lists([torch.tensor([2, 0]), torch.tensor([1])])
+    assert len(Pool(numbered(2), holdings, numbered(3)).test(1)) == 3
+    own = Pool(numbered(2), holdings, numbered(3), shares).test(0)
+    assert own.labels(torch.arange(len(own))).tolist() == [20, 0]
+    with pytest.raises(DataError, match="no test examples to score a client's model on"):
+        Pool(numbered(2), holdings).test(0)

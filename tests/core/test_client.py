@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from potluck.core.client import Site, perform, require_trainable, train
-from potluck.core.data import Arrays, Holdings
-from potluck.core.errors import UpdateError
-from potluck.core.method import Method, model_owner, plain_loss
-from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Task, Tensors, Train
+from potluck.core.client import Site, Work, require_trainable, train
+from potluck.core.data import Arrays, Holdings, Pool
+from potluck.core.errors import ConfigError, UpdateError
+from potluck.core.memo import Memo
+from potluck.core.method import Method, plain_loss, recipient
+from potluck.core.networks import ByWidth
+from potluck.core.recipe import Recipe
+from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Task, Tensors, Train, Update
+from potluck.core.works import perform
 
 LEVEL = Level("all", 1.0)
 EXAMPLES = Arrays(torch.randn(9, 2, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 2)
@@ -25,16 +29,23 @@ def net(width: float) -> nn.Module:
 
 
 FEDAVG, BRISK = Method(), Train(lr=0.1, epochs=2, batch_size=3)
+ALONE: Mapping[str, Work] = {}
 
 
-def site(method: Method = FEDAVG, settings: Train = BRISK) -> Site:
+def site(method: Method = FEDAVG, settings: Train = BRISK, run: str = "", works: Mapping[str, Work] = ALONE) -> Site:
     example = (torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
-    return Site(method, Task(net, (LEVEL,), 2, (), example, settings, rounds=4), 7, EXAMPLES, HOLDINGS)
+    task = Task(ByWidth(net), (LEVEL,), 2, {}, example, settings, rounds=4)
+    return Site(Recipe(method, task, 7, run=run), Pool(EXAMPLES, HOLDINGS), works=works)
 
 
-def job(at: Site, client: int = 0, round: int = 0) -> Job:
+def job(at: Site, client: int = 0, round: int = 0, work: str = "train") -> Job:
     state = at.method.init(at.context(0))
-    return Job(Client(client, LEVEL, HOLDINGS.size(client), (0, 1)), round, state)
+    return Job(Client(client, LEVEL, HOLDINGS.size(client), (0, 1)), round, state, work, at.recipe.run)
+
+
+def performed(at: Site, asked: Job, personal: Tensors | None = None) -> tuple[Update, Tensors]:
+    (found,) = perform(at, [asked], [personal or {}])
+    return found
 
 
 def same(one: Tensors, other: Tensors) -> bool:
@@ -79,7 +90,7 @@ def test_the_rate_is_that_of_the_round() -> None:
 class TwoPhases(Method):
     """Trains the first layer, then the last."""
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         return [Phase(noted, {"number": torch.tensor(n)}) for n in range(2)]
 
 
@@ -100,10 +111,11 @@ def test_phases_follow_each_other_each_with_batches_of_its_own() -> None:
 
 def test_a_client_without_examples_says_so_instead_of_ending_the_run() -> None:
     kept = {"own": torch.ones(1)}
-    update, personal = perform(train, site(), job(site(), client=1), kept)
+    update, stays = performed(site(), job(site(), client=1), kept)
     assert update.failure == "the client holds no examples"
     assert update.payload == {}
-    assert personal is kept
+    assert stays == {}  # what stayed there stays
+    assert kept["own"].tolist() == [1.0]
 
 
 def test_batch_norm_on_one_example_is_refused_and_nothing_else_is() -> None:
@@ -114,22 +126,83 @@ def test_batch_norm_on_one_example_is_refused_and_nothing_else_is() -> None:
     require_trainable(nn.Linear(2, 2), 1)
 
 
-def test_a_mistake_in_the_work_is_not_taken_for_a_failed_client() -> None:
-    def broken(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
-        raise ValueError("a bug")
+def test_an_answer_says_what_it_is_the_answer_to() -> None:
+    at = site(run="abc")
+    update, stays = performed(at, job(at, client=3, round=2))
+    assert (update.client.id, update.round, update.run, update.failure) == (3, 2, "abc", "")
+    assert update.seconds > 0
+    assert stays == {}
+    failed, _ = performed(at, job(at, client=1, round=2))
+    assert (failed.client.id, failed.round, failed.run) == (1, 2, "abc")
 
-    with pytest.raises(ValueError, match="a bug"):
-        perform(broken, site(), job(site()), {})
+
+def test_a_job_of_another_run_is_not_done() -> None:
+    at = site(run="a" * 64)
+    update, _ = performed(at, replace(job(at), run="b" * 64))
+    assert update.failure == "the job is of run bbbbbbbbbbbb, but this machine is set up for aaaaaaaaaaaa"
+
+
+def raising(error: Exception) -> Work:
+    def work(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
+        raise error
+
+    return work
+
+
+def test_a_users_mistake_is_the_clients_failure_and_says_where() -> None:
+    """This file stands for the user's."""
+    at = site(works={"own": raising(ValueError("a bug"))})
+    update, stays = performed(at, job(at, work="own"), {"own": torch.ones(1)})
+    assert update.failure.startswith(f"work in {__file__}:")
+    assert update.failure.endswith(" raised ValueError: a bug")
+    assert update.payload == {}
+    assert stays == {}
+
+
+def test_a_mistake_of_ours_is_not_taken_for_a_failed_client() -> None:
+    """Examples that do not fit the network, which is PyTorch's from end to end: no line of a user's ran."""
+    at = replace(site(), holder=Pool(Arrays(torch.zeros(6, 3), EXAMPLES.targets[:6]), HOLDINGS))
+    with pytest.raises(RuntimeError, match=r"client 0 of level 'all' in round 3 broke down: RuntimeError: .*shapes"):
+        performed(at, job(at, round=2))
+    with pytest.raises(RuntimeError, match=r"client 3 of level 'all' in round 1 broke down: KeyError: 'dance'"):
+        performed(at, job(at, client=3, work="dance"))
+
+
+def test_a_mistake_in_the_settings_ends_the_run_in_its_own_words() -> None:
+    at = site(works={"own": raising(ConfigError("no such step"))})
+    with pytest.raises(ConfigError, match="no such step"):
+        performed(at, job(at, work="own"))
+
+
+def answering(sent: object, kept: object) -> Work:
+    return lambda site, job, personal: (sent, kept)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept", "reason"),
+    [
+        (None, {}, "it is a NoneType, but it should be a dictionary of named tensors"),
+        ([torch.ones(1)], {}, "it is a list, but it should be a dictionary of named tensors"),
+        ({"w": 3}, {}, "'w' is a int, but it should be a tensor"),
+        ({0: torch.ones(1)}, {}, "it names a tensor 0, but names are text"),
+        ({}, {"own": None}, "'own' is a NoneType, but it should be a tensor"),
+    ],
+)
+def test_what_cannot_be_sent_or_kept_is_the_clients_failure(sent: object, kept: object, reason: str) -> None:
+    at = site(works={"own": answering(sent, kept)})
+    update, stays = performed(at, job(at, work="own"))
+    assert update.failure == reason
+    assert (update.payload, stays) == ({}, {})
 
 
 def test_a_site_remembers_networks_but_does_not_take_them_along() -> None:
     at = site()
     trained(at)
     assert at.context(0).memo is at.context(1).memo
-    assert at.memo
-    assert at.__getstate__()["memo"] == {}
+    assert at.memo.made
+    assert at.__getstate__()["memo"] == Memo()
     assert set(at.__getstate__()) == set(replace(at).__dict__)
 
 
 def test_an_exported_model_is_for_nobody_in_particular() -> None:
-    assert model_owner(LEVEL, site().context(0)) == Client(-1, LEVEL, 0, (0, 1))
+    assert recipient(LEVEL, site().context(0)) == Client(-1, LEVEL, BRISK.batch_size, (0, 1))

@@ -10,6 +10,7 @@ import torch
 from small_sites import BRISK, CLASSES, NARROW, WIDE, batch_normed, client_of, conv, job_for, jobs_of, mlp, site_of
 from torch import Tensor, nn
 
+from potluck.core.calibration import calibrate
 from potluck.core.client import train, train_in
 from potluck.core.evaluate import sums_over
 from potluck.core.method import Method, plain_loss
@@ -18,7 +19,6 @@ from potluck.core.ways.way import Way
 from potluck.methods.fjord import FjORD
 from potluck.methods.heterofl import HeteroFL
 from potluck.methods.splitmix import SplitMix
-from potluck.parts.batchnorm import calibrate
 
 pytestmark = pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")
 
@@ -76,6 +76,20 @@ def test_statistics_are_measured_there() -> None:
     }
 
 
+def test_networks_with_frozen_layers_run_there_round_after_round() -> None:
+    def frozen(width: float) -> nn.Module:
+        net = mlp(width)
+        net[1].requires_grad_(False)  # type: ignore[index]
+        return net
+
+    site = site_of(frozen, HeteroFL(), device="meta")
+    for round in range(2):  # in the second the network is there already
+        sent, _ = train(site, job_for(site, client_of(0), round), {})
+        assert all(tensor.device.type == "meta" for tensor in sent.values())
+    first, second = (site.context(0).build(WIDE).get_parameter("1.weight") for _ in range(2))
+    assert first is not second  # one that moves takes its parameters along
+
+
 SEEN: list[set[str]] = []
 
 
@@ -86,7 +100,7 @@ def watching(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
 
 @dataclass(frozen=True)
 class Watching(Method):
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         return [Phase(watching, {"mask": torch.ones(3)})]
 
 
@@ -109,5 +123,5 @@ def test_examples_are_scored_where_the_network_is() -> None:
 
     net = Where(108, CLASSES, device="meta")
     with pytest.raises(StopIteration):
-        sums_over(net, site_of(mlp).examples, torch.arange(3), "classes", None, 100)
+        sums_over(net, site_of(mlp).holder.examples(0), torch.arange(3), "classes", None, 100)
     assert seen == ["meta"]

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from potluck.core.data import Arrays, Holdings
+from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.fleet import Assignment, Fleet
 from potluck.core.method import Method
+from potluck.core.networks import ByWidth
 from potluck.core.random import stream
 from potluck.core.server import cohort_size, draw_cohort
 from potluck.core.types import Context, Level, Task
@@ -84,9 +85,9 @@ def test_the_draws_are_those_of_the_plain_formulas(
     method = Admitting(names)
     examples = Arrays(torch.zeros(clients, 1), torch.arange(clients) % 3)
     holdings = Holdings(torch.arange(clients), torch.arange(clients + 1))
-    fleet = Fleet(LEVELS, assignment, holdings, examples, seed)
+    fleet = Fleet(LEVELS, assignment, Pool(examples, holdings), seed)
     example = (torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
-    ctx = Context(Task(lambda width: nn.Linear(2, 2), LEVELS, 2, (), example), round, seed)
+    ctx = Context(Task(ByWidth(lambda width: nn.Linear(2, 2)), LEVELS, 2, {}, example), round, seed)
     drawn = draw_cohort(method, fleet, cohort, MACS, ctx)
     assert {(client.id, client.level.name) for client in drawn} == plain_cohort(
         method, assignment, clients, cohort, ctx

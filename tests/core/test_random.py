@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from potluck.core.networks import ByWidth
 from potluck.core.random import number, seeded, stream
 from potluck.core.types import Context, Level, Task
 
@@ -73,10 +74,12 @@ def test_the_global_generator_is_put_back_after_an_error() -> None:
     assert torch.rand(3).tolist() == expected
 
 
+LEVEL = Level("all", 1.0)
+
+
 def context(seed: int = 0, round: int = 0) -> Context:
-    level = Level("all", 1.0)
     example = (torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
-    return Context(Task(lambda width: torch.nn.Linear(2, 2), (level,), 2, (), example), round, seed)
+    return Context(Task(ByWidth(lambda width: torch.nn.Linear(2, 2)), (LEVEL,), 2, {}, example), round, seed)
 
 
 def test_a_context_draws_by_seed_round_and_key() -> None:
@@ -89,18 +92,8 @@ def test_a_context_draws_by_seed_round_and_key() -> None:
 
 def test_a_network_starts_the_same_in_every_round_and_wherever_it_is_built() -> None:
     torch.manual_seed(1)
-    first = context(seed=4, round=0).build(1.0)
+    first = context(seed=4, round=0).build(LEVEL)
     torch.manual_seed(2)
-    again, elsewhere = context(seed=4, round=9).build(1.0), context(seed=5).build(1.0)
+    again, elsewhere = context(seed=4, round=9).build(LEVEL), context(seed=5).build(LEVEL)
     assert torch.equal(first.weight, again.weight)
     assert not torch.equal(first.weight, elsewhere.weight)
-
-
-def test_something_is_made_once_per_key() -> None:
-    ctx, made = context(), []
-
-    def make() -> int:
-        made.append(None)
-        return len(made)
-
-    assert [ctx.once("a", make), ctx.once("a", make), ctx.once("b", make)] == [1, 1, 2]

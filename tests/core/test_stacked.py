@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import pytest
 import torch
@@ -33,15 +34,16 @@ from small_sites import (
 )
 from torch import Tensor, nn
 
-from potluck.core.client import Site, perform_bundle, train, train_in
+from potluck.core.client import Site, train_in
 from potluck.core.errors import ConfigError, UpdateError
 from potluck.core.method import Method, cross_entropy, plain_loss
-from potluck.core.server import Ledger, bundles, issue
+from potluck.core.server import Server, bundles
 from potluck.core.tensors import copied
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Train, Update
 from potluck.core.ways.stacked import clip_each
 from potluck.core.ways.way import Way
-from potluck.engines.bundles import in_bundles
+from potluck.core.works import perform
+from potluck.engines.serial import Serial
 from potluck.methods.fedrolex import FedRolex
 from potluck.methods.heterofl import HeteroFL
 from potluck.methods.splitmix import SplitMix
@@ -154,7 +156,7 @@ def twice(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
 class Phased(Method):
     """The head first, with a loss of each client's own; then the body alone; then everything. No bias decays."""
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         own = {"strength": torch.tensor(0.5 + job.client.id), "offsets": torch.arange(CLASSES) * float(job.client.id)}
         head, weights = is_head, is_weight
         return [Phase(reweighted, own, head, weights), Phase(twice, {}, is_body, weights), Phase(plain_loss)]
@@ -174,8 +176,8 @@ def is_weight(name: str) -> bool:
 
 @dataclass(frozen=True)
 class FirstPhase(Phased):
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
-        return super().phases(job, ctx)[:1]
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
+        return super().phases(job, ctx, personal)[:1]
 
 
 def test_phases_losses_and_groups_are_each_clients_own() -> None:
@@ -195,16 +197,50 @@ def test_what_a_phase_freezes_stays_bit_for_bit() -> None:
 
 
 def test_what_the_author_of_a_network_froze_stays_frozen() -> None:
-    def frozen(width: float) -> nn.Module:
-        net = mlp(width)
-        net[1].weight.requires_grad_(False)  # type: ignore[index]
-        return net
-
-    site = site_of(frozen)
+    site = site_of(first_layer_frozen)
     jobs = jobs_of(site)
     for (sent, _), (alone, _) in zip(at_once(site, jobs), one_by_one(site, jobs), strict=True):
         assert torch.equal(sent["1.weight"], jobs[0].payload["1.weight"])
         assert apart(sent, alone) < 1e-5
+
+
+@dataclass(frozen=True)
+class Fixing(Method):
+    """Gives every client other values of what is frozen."""
+
+    def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
+        return {**state, "1.weight": state["1.weight"] + client.id}
+
+
+def first_layer_frozen(width: float) -> nn.Module:
+    net = mlp(width)
+    net[1].weight.requires_grad_(False)  # type: ignore[index]
+    return net
+
+
+def test_what_is_frozen_may_differ_from_client_to_client() -> None:
+    site = site_of(first_layer_frozen, Fixing())
+    jobs = jobs_of(site)
+    for job, (sent, _), (alone, _) in zip(jobs, at_once(site, jobs), one_by_one(site, jobs), strict=True):
+        assert torch.equal(alone["1.weight"], job.payload["1.weight"])
+        assert torch.equal(sent["1.weight"], job.payload["1.weight"])
+        assert apart(sent, alone) < 1e-5
+
+
+def test_networks_side_by_side_may_be_frozen_at_different_values() -> None:
+    """Each base of Split-Mix has a first layer of its own, here one that is equally wide in all networks."""
+
+    def projected(width: float) -> nn.Module:
+        hidden = round(8 * width)
+        first = nn.Linear(108, 12).requires_grad_(False)
+        return nn.Sequential(nn.Flatten(), first, nn.Linear(12, hidden), nn.Tanh(), nn.Linear(hidden, CLASSES))
+
+    site = site_of(projected, SplitMix(bases=2))
+    (job, *_) = jobs_of(site)
+    assert not torch.equal(job.payload["0/1.weight"], job.payload["1/1.weight"])
+    for sent, _ in (*one_by_one(site, [job]), *at_once(site, [job])):
+        for base in "01":
+            assert torch.equal(sent[f"{base}/1.weight"], job.payload[f"{base}/1.weight"])
 
 
 @dataclass(frozen=True)
@@ -335,31 +371,35 @@ def test_who_is_together_does_not_depend_on_when_jobs_are_drawn(
 ) -> None:
     kinds = [(level, size) for level, size, count in runs for _ in range(count)]
     cohort = [Client(id, level, size, ()) for id, (level, size) in enumerate(kinds)]
-    ctx = site_of(mlp).context(0)
+    site = site_of(mlp)
+    ctx = site.context(0)
 
-    def ids() -> list[list[int]]:
-        jobs = issue(Method(), {}, cohort, ctx, Ledger(), stacks)
-        return [[job.client.id for job in together] for together in in_bundles(jobs)]
+    def issued() -> Iterator[list[int]]:
+        jobs = Server(site.recipe, Serial(), stacks=stacks).jobs("train", {}, bundles(cohort, stacks), ctx)
+        return ([job.client.id for job in together] for together in jobs)
 
     expected = [[client.id for client in together] for together in bundles(cohort, stacks)]
-    assert ids() == expected
-    jobs = issue(Method(), {}, cohort, ctx, Ledger(), stacks)
-    first = [job.bundle for _, job in zip(range(drawn), jobs, strict=False)]
-    assert first + [job.bundle for job in jobs] == [len(together) for together in expected for _ in together]
+    assert list(issued()) == expected
+    jobs = issued()
+    first = list(islice(jobs, drawn))
+    assert first + list(jobs) == expected
 
 
-def test_a_bundle_is_drawn_when_it_is_asked_for() -> None:
-    drawn: list[int] = []
+def test_a_bundle_is_made_when_it_is_asked_for() -> None:
+    made: list[int] = []
 
-    def jobs() -> list[Job]:
-        for id in range(6):
-            drawn.append(id)
-            yield Job(Client(id, WIDE, 1, ()), 0, {}, bundle=3)
+    @dataclass(frozen=True)
+    class Noting(Method):
+        def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
+            made.append(client.id)
+            return state
 
-    found = in_bundles(jobs())  # type: ignore[arg-type]
-    assert drawn == []
-    assert [job.client.id for job in next(found)] == [0, 1, 2]
-    assert drawn == [0, 1, 2]
+    site = site_of(mlp, Noting())
+    cohort = [Client(id, WIDE, 1, ()) for id in range(6)]
+    jobs = Server(site.recipe, Serial()).jobs("train", {}, bundles(cohort, {"wide": 3}), site.context(0))
+    assert made == []
+    assert [job.client.id for job in next(jobs)] == [0, 1, 2]
+    assert made == [0, 1, 2]
 
 
 # ---- what comes of a bundle ----
@@ -368,7 +408,7 @@ def test_a_bundle_is_drawn_when_it_is_asked_for() -> None:
 def performed(site: Site, jobs: Sequence[Job]) -> list[Update]:
     return [
         replace(update, payload=copied(update.payload))
-        for update, _ in perform_bundle(train, site, jobs, [{"kept": torch.ones(1)}] * len(jobs))
+        for update, _ in perform(site, jobs, [{"kept": torch.ones(1)}] * len(jobs))
     ]
 
 
@@ -392,10 +432,44 @@ def test_other_work_on_a_bundle_is_done_one_by_one() -> None:
             raise UpdateError("flat battery")
         return {"id": torch.tensor(job.client.id)}, {}
 
-    site = site_of(mlp)
-    updates = [update for update, _ in perform_bundle(work, site, jobs_of(site), [{}] * CLIENTS)]
+    site = replace(site_of(mlp), works={"own": work})
+    jobs = [replace(job, work="own") for job in jobs_of(site)]
+    updates = [update for update, _ in perform(site, jobs, [{}] * CLIENTS)]
     assert seen == [0, 1, 2, 3]
     assert [update.failure for update in updates] == ["", "flat battery", "", ""]
+
+
+def test_jobs_of_another_run_are_not_done_at_once_either() -> None:
+    site = site_of(mlp)
+    jobs = [replace(job, run="b" * 64) for job in jobs_of(site)]
+    updates = performed(site, jobs)
+    assert all(update.failure.startswith("the job is of run bbbbbbbbbbbb, but") for update in updates)
+    assert all(update.payload == {} for update in updates)
+
+
+def test_a_users_mistake_fails_all_who_are_trained_at_once() -> None:
+    """This file stands for the user's."""
+
+    def broken(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+        raise ValueError("a bug")
+
+    @dataclass(frozen=True)
+    class Broken(Method):
+        def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
+            return [Phase(broken)]
+
+    site = site_of(mlp, Broken())
+    updates = performed(site, jobs_of(site))
+    assert [update.client.id for update in updates] == [0, 1, 2, 3]
+    for update in updates:
+        assert update.failure.startswith(f"broken in {__file__}:")
+        assert update.failure.endswith("raised ValueError: a bug")
+
+
+def test_a_mistake_of_ours_ends_the_run_and_says_whose_training_it_was() -> None:
+    site = site_of(lambda width: nn.Sequential(nn.Flatten(), nn.Linear(9, CLASSES)))  # fits no example
+    with pytest.raises(RuntimeError, match=r"client 0 of level 'wide' in round 1 broke down: RuntimeError: "):
+        performed(site, jobs_of(site))
 
 
 def test_a_single_job_is_trained_like_any_other() -> None:
@@ -408,11 +482,12 @@ def test_clients_without_examples_say_so_and_keep_what_they_had() -> None:
     site = site_of(mlp)
     jobs = [replace(job, client=replace(job.client, size=0)) for job in jobs_of(site)[:3]]
     kept = [{"own": torch.full((1,), float(number))} for number in range(3)]
-    found = list(perform_bundle(train, site, jobs, kept))
+    found = list(perform(site, jobs, kept))
     assert [update.failure for update, _ in found] == ["the client holds no examples"] * 3
     assert [update.client.id for update, _ in found] == [0, 1, 2]
     assert all(update.payload == {} for update, _ in found)
-    assert all(own is mine for (_, own), mine in zip(found, kept, strict=True))
+    assert all(stays == {} for _, stays in found)  # what stayed there stays
+    assert [float(own["own"]) for own in kept] == [0.0, 1.0, 2.0]
 
 
 @dataclass(frozen=True)
@@ -429,9 +504,9 @@ class Reluctant(Method):
         self.refuse(job, "localize")
         return super().localize(job, ctx, personal)
 
-    def phases(self, job: Job, ctx: Context) -> Sequence[Phase]:
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         self.refuse(job, "phases")
-        return super().phases(job, ctx)
+        return super().phases(job, ctx, personal)
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         self.refuse(job, "collect")
@@ -452,4 +527,4 @@ def test_one_client_that_cannot_take_part_does_not_keep_the_others_from_it(momen
 def test_sizes_are_what_a_client_holds() -> None:
     """What all of the above rests on."""
     site = site_of(mlp)
-    assert [site.holdings.size(number) for number in range(CLIENTS)] == [EACH] * CLIENTS
+    assert [site.holder.size(number) for number in range(CLIENTS)] == [EACH] * CLIENTS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,10 +33,10 @@ def made_up_batches(count: int, width: int = 6, seed: int = 0) -> list[Batch]:
     ]
 
 
-def trained(net: nn.Module, way: str, loss: Loss = plain_loss, train: Train = PLAIN, lr: float = 0.1) -> list[Tensor]:
+def trained(net: nn.Module, way: str, loss: Loss = plain_loss, train: Train = PLAIN) -> list[Tensor]:
     """The parameters of a copy of a network after three steps."""
     net = deepcopy(net)
-    fit(net, Way.called(way).phase(Phase(loss), train, lr), made_up_batches(3), train, lr)
+    fit(net, Way.called(way).phase(Phase(loss), train), made_up_batches(3), train)
     return [parameter.detach() for parameter in net.parameters()]
 
 
@@ -73,13 +74,14 @@ def test_the_backward_pass_takes_the_step() -> None:
 
 @given(st.integers(1, 70), st.integers(1, 9), st.floats(1e-3, 1))
 def test_training_ends_where_it_does_plainly(examples: int, hidden: int, lr: float) -> None:
+    settings = replace(PLAIN, lr=lr)
     torch.manual_seed(examples)
     nets = [nn.Sequential(nn.Linear(6, hidden), nn.ReLU(), nn.Linear(hidden, 3))]
     nets.append(deepcopy(nets[0]))
     rng = torch.Generator().manual_seed(hidden)
     batch = torch.randn(examples, 6, generator=rng), torch.randint(3, (examples,), generator=rng)
     for net, name in zip(nets, ("plain", "swift"), strict=True):
-        fit(net, Way.called(name).phase(Phase(plain_loss), PLAIN, lr), [batch] * 2, PLAIN, lr)
+        fit(net, Way.called(name).phase(Phase(plain_loss), settings), [batch] * 2, settings)
     for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
 
@@ -88,10 +90,10 @@ def test_training_ends_where_it_does_plainly(examples: int, hidden: int, lr: flo
     "train",
     [
         PLAIN,
-        Train(momentum=0.9, weight_decay=0.0, clip=0.0),
-        Train(momentum=0.0, weight_decay=0.1, clip=0.0),
-        Train(momentum=0.0, weight_decay=0.0, clip=0.1),
-        Train(optimizer="adam", weight_decay=0.0, clip=0.0),
+        replace(PLAIN, momentum=0.9),
+        replace(PLAIN, weight_decay=0.1),
+        replace(PLAIN, clip=0.1),
+        replace(PLAIN, optimizer="adam"),
     ],
 )
 def test_every_optimiser_gets_what_it_needs(train: Train) -> None:

@@ -198,8 +198,8 @@ def test_trials_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
 
     class Counting(Method):
-        def phases(self, job: Job, ctx: object) -> Sequence[Any]:
-            (phase,) = super().phases(job, ctx)  # type: ignore[arg-type]
+        def phases(self, job: Job, ctx: object, personal: Tensors) -> Sequence[Any]:
+            (phase,) = super().phases(job, ctx, personal)  # type: ignore[arg-type]
             steps.append(0)
             return [type(phase)(counted)]
 

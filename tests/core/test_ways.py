@@ -93,7 +93,7 @@ def test_operations_are_replaced_in_the_loss_alone(way: Way, swift: bool) -> Non
             raise ValueError("a bug")
         return torch.zeros(())
 
-    net, batch, phase = network(), (torch.zeros(1), torch.zeros(1)), way.phase(Phase(loss), Train(), 0.1)
+    net, batch, phase = network(), (torch.zeros(1), torch.zeros(1)), way.phase(Phase(loss), Train())
     with way.arranged(net):
         assert not replaced()
         phase.loss(net, batch, {})

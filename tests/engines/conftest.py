@@ -8,9 +8,11 @@ from types import FrameType
 
 import pytest
 
+from potluck.core.engine import Engine
 from potluck.engines.local import Local
+from potluck.engines.serial import Serial
 
-PATIENCE = 30  # seconds after which a test is taken to hang
+PATIENCE = 120  # seconds after which a test is taken to hang; on a busy machine a worker may take 20 to begin
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +35,15 @@ def local() -> Iterator[Local]:
     engine = Local(2)
     yield engine
     engine.close()
+
+
+@pytest.fixture(params=["serial", "local"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn."""
+    if request.param == "serial":
+        return Serial()
+    workers: Local = request.getfixturevalue("local")
+    return workers
 
 
 @pytest.fixture

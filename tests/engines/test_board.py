@@ -10,17 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from toys import NARROW, WIDE, Remembering, make_site, same
+from toys import NARROW, WIDE, Remembering, bundles, make_site, opened, same
 
 from potluck.core.client import Site
 from potluck.core.types import Client, Job, Level, Tensors
 from potluck.engines.board import Board, stretch
 from potluck.engines.local import Local
 from potluck.engines.slot import Slot
-
-
-def job(payload: Tensors, level: Level = WIDE) -> Job:
-    return Job(Client(0, level, 1, ()), 0, payload)
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def board() -> Iterator[Board]:
 
 def shown(board: Board, payload: Tensors, level: Level = WIDE) -> Tensors | None:
     """What a worker would read of a payload on the board."""
-    layout = board.find(job(payload, level))
+    layout = board.find(level.name, payload)
     return None if layout is None else board.slot.views(layout)
 
 
@@ -190,13 +186,13 @@ def memory_of(engine: Local) -> int:
 
 
 def sums(engine: Local, sent: Iterator[Tensor]) -> list[float]:
+    opened(engine, make_site(Remembering(), works={"sum up": summed}))
     given = (Job(Client(number, WIDE, 1, ()), 0, {"w": w}) for number, w in enumerate(sent))
-    return [float(update.payload["sum"]) for update in engine.map(summed, given)]
+    return [float(update.payload["sum"]) for update in engine.map(bundles("sum up", given))]
 
 
 def test_workers_read_the_board_and_its_memory_stays(local: Local) -> None:
-    local.personal = {}
-    local.open(make_site(Remembering()))
+    opened(local, make_site(Remembering()))  # its workers are there
     w, before = torch.ones(100_000), memory_of(local)  # the slots have been used by other tests
     assert sums(local, iter([w] * 20)) == [100_000.0] * 20
     assert sums(local, iter([w] * 100)) == [100_000.0] * 100
@@ -207,16 +203,12 @@ def test_workers_read_the_board_and_its_memory_stays(local: Local) -> None:
 
 
 def test_payloads_that_differ_arrive_as_they_are(local: Local) -> None:
-    local.personal = {}
-    local.open(make_site(Remembering()))
     parts = [torch.full((1000,), float(number)) for number in range(3)]
     order = [0, 0, 1, 1, 1, 0, 2, 2, 0, 0, 1, 2, 2, 2, 0, 1, 1]
     assert sums(local, (parts[number] for number in order)) == [1000.0 * number for number in order]
 
 
 def test_a_state_that_changes_between_jobs_arrives_as_it_was_when_its_job_was_made(local: Local) -> None:
-    local.personal = {}
-    local.open(make_site(Remembering()))
     w = torch.zeros(1000)
 
     def growing() -> Iterator[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,21 +14,23 @@ import torch
 from crew import crew
 from processes import alive
 from torch import nn
-from toys import NARROW, WIDE, same
+from toys import NARROW, WIDE, opened, same
 
-from potluck.core.client import Site, train
-from potluck.core.data import Arrays, Holdings
+from potluck.core.client import Site
+from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.engine import Engine
 from potluck.core.errors import ConfigError
 from potluck.core.method import Method
-from potluck.core.server import Ledger, issue, play_round
+from potluck.core.networks import ByWidth
+from potluck.core.recipe import Recipe
+from potluck.core.server import Server, bundles, first_state
 from potluck.core.tensors import copied, state_of
 from potluck.core.types import Client, Context, Job, Task, Tensors, Train, Update
 from potluck.core.ways.way import Way
-from potluck.engines.local import Assigned, Local
+from potluck.engines.local import Local
+from potluck.engines.process import Assigned
 from potluck.engines.serial import Serial
 from potluck.methods.heterofl import HeteroFL
-from potluck.parts.batchnorm import calibrate
 
 CLIENTS, EACH = 11, 12
 WAYS = {
@@ -89,16 +91,17 @@ class Keeping(HeteroFL):
         return sent, {"own": state_of(net)["0.bias"] + 0.1}
 
 
-def site_of(ways: dict[str, str], method: Method, model: object = conv) -> Site:
+def site_of(ways: dict[str, str], method: Method, model: Callable[[float], nn.Module] = conv) -> Site:
     rng = torch.Generator().manual_seed(0)
     count = CLIENTS * EACH
     examples = Arrays(torch.randn(count, 3, 6, 6, generator=rng), torch.arange(count) % 5)
     holdings = Holdings.of_lists(list(torch.split(torch.arange(count), EACH)))
     example = (torch.zeros(1, 3, 6, 6), torch.zeros(1, dtype=torch.long))
-    names = [name for name, _ in model(1.0).named_parameters()]  # type: ignore[operator]
+    names = [name for name, _ in model(1.0).named_parameters()]
+    heads = dict.fromkeys((WIDE.name, NARROW.name), tuple(names[-2:]))
     settings = Train(lr=0.05, epochs=1, batch_size=5)
-    task = Task(model, (WIDE, NARROW), 5, tuple(names[-2:]), example, settings, rounds=2)  # type: ignore[arg-type]
-    return Site(method, task, 11, examples, holdings, ways)
+    task = Task(ByWidth(model), (WIDE, NARROW), 5, heads, example, settings, rounds=2)
+    return Site(Recipe(method, task, 11, ways), Pool(examples, holdings))
 
 
 def cohort() -> list[Client]:
@@ -108,25 +111,25 @@ def cohort() -> list[Client]:
 
 
 def stacks_of(site: Site) -> dict[str, int]:
-    return {level: Way.called(way).stack for level, way in site.ways.items()}
+    return {level: Way.called(way).stack for level, way in site.recipe.ways.items()}
 
 
 def played(engine: Engine, site: Site, rounds: int = 2) -> tuple[Tensors, dict[int, Tensors]]:
-    engine.personal = {}
-    engine.open(site)
-    state = site.method.init(site.context(0))
-    macs = {"wide": 1, "narrow": 1}
+    store = opened(engine, site)
+    server = Server(site.recipe, engine, macs={"wide": 1, "narrow": 1}, stacks=stacks_of(site))
+    state = first_state(site.method, site.context(0))
     for round in range(rounds):
-        ctx = site.context(round)
-        state, ledger = play_round(site.method, state, cohort(), engine, ctx, macs, stacks=stacks_of(site))
+        state, ledger = server.play(state, cohort(), site.context(round))
         assert ledger.clients == CLIENTS
         assert not ledger.failures
-    return state, engine.personal
+    return state, store.kept
 
 
-def jobs_of(site: Site) -> Iterator[Job]:
-    state = site.method.init(site.context(0))
-    return issue(site.method, state, cohort(), site.context(0), Ledger(), stacks_of(site))
+def jobs_of(site: Site, work: str = "train") -> Iterator[list[Job]]:
+    """The jobs of a first round, in the bundles that the site's ways ask for."""
+    ctx = site.context(0)
+    server = Server(site.recipe, Serial())
+    return server.jobs(work, first_state(site.method, ctx), bundles(cohort(), stacks_of(site)), ctx)
 
 
 def site_in(ways: str) -> Site:
@@ -157,7 +160,8 @@ def test_every_way_ends_where_the_plain_one_does(
     ways: str, expected: dict[str, tuple[Tensors, dict[int, Tensors]]]
 ) -> None:
     state, _ = expected[ways]
-    plain, _ = played(Serial(), replace(site_in(ways), ways={}))
+    site = site_in(ways)
+    plain, _ = played(Serial(), replace(site, recipe=replace(site.recipe, ways={})))
     assert all(torch.allclose(state[name], plain[name], atol=1e-5) for name in plain)
     assert ways == "swift" or not same(state, plain)  # it was another way
 
@@ -166,55 +170,51 @@ def test_bundles_reach_the_workers_as_such(local: Local) -> None:
     """Clients at once share their time, which clients one after the other never do."""
     site = site_of(WAYS["stacked by 8"], Keeping())
     for engine in (local, Serial()):
-        engine.personal = {}
-        engine.open(site)
-        seconds = [update.seconds for update in engine.map(train, jobs_of(site))]
+        opened(engine, site)
+        seconds = [update.seconds for update in engine.map(jobs_of(site))]
         assert len(set(seconds[:7])) == 1
         assert len(set(seconds[7:])) == 1
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_bundle_changes_nothing(local: Local, tmp_path: Path) -> None:
-    serial = Serial()
-    serial.open(site_of(WAYS["stacked by 8"], Keeping()))
-    expected = list(serial.map(train, jobs_of(serial.site)))
+    serial, site = Serial(), site_of(WAYS["stacked by 8"], Keeping())
+    personal = opened(serial, site).kept
+    expected = list(serial.map(jobs_of(site)))
     dying = site_of(WAYS["stacked by 8"], Keeping(folder=str(tmp_path)))
-    local.personal = {}
-    local.open(dying)
+    kept = opened(local, dying).kept
     before = {worker.process.pid for worker in local.workers}
-    updates = list(local.map(train, jobs_of(dying)))
+    updates = list(local.map(jobs_of(dying)))
     after = {worker.process.pid for worker in local.workers}
     assert [path.name for path in tmp_path.iterdir()] == ["died-0"]
     (dead,) = before - after
     assert not alive(dead)
     assert [update.client.id for update in updates] == list(range(CLIENTS))
     assert all(same(update.payload, other.payload) for update, other in zip(updates, expected, strict=True))
-    assert all(same(local.personal[id], serial.personal[id]) for id in range(CLIENTS))
+    assert all(same(kept[id], personal[id]) for id in range(CLIENTS))
 
 
 def test_a_bundle_is_named_by_its_first_client() -> None:
-    jobs = list(jobs_of(site_of({}, HeteroFL())))
-    assert Assigned(0, train, jobs[:1], 1).described() == "client 0 of level 'wide'"
-    assert Assigned(0, train, jobs[6:], 1).described() == "client 6 of level 'wide' and 4 more"
+    jobs = [job for bundle in jobs_of(site_of({}, HeteroFL())) for job in bundle]
+    assert Assigned(0, jobs[:1]).described() == "client 0 of level 'wide' in round 1"
+    assert Assigned(0, jobs[6:]).described() == "client 6 of level 'wide' in round 1 and 4 more"
 
 
 def test_updates_of_a_bundle_come_one_by_one_in_order(local: Local) -> None:
     site = site_of(WAYS["stacked by 2"], Keeping())
-    local.personal = {}
-    local.open(site)
+    store = opened(local, site)
     seen: list[int] = []
-    for update in local.map(train, jobs_of(site)):
+    for update in local.map(jobs_of(site)):
         assert isinstance(update, Update)
         seen.append(update.client.id)
-        assert set(seen) == set(local.personal)  # what stays is there with its update, no sooner
+        assert set(seen) == set(store.kept)  # what stays is there with its update, no sooner
     assert seen == list(range(CLIENTS))
 
 
 def refusal(engine: Engine, site: Site) -> tuple[type[Exception], str]:
     """The error without its traceback, which would keep updates and their slots for the tests to come."""
-    engine.personal = {}
-    engine.open(site)
+    opened(engine, site)
     try:
-        list(engine.map(train, jobs_of(site)))
+        list(engine.map(jobs_of(site)))
     except Exception as error:
         return type(error), str(error)
     raise AssertionError("it was not refused")
@@ -254,7 +254,8 @@ def test_statistics_do_not_depend_on_who_has_trained() -> None:
     found = []
     for trains in (False, True):
         engine, site = Serial(), site_of(WAYS["channels last"], HeteroFL(), deep)
-        engine.open(site)
-        assert not trains or list(engine.map(train, jobs_of(site)))
-        found.append([copied(update.payload) for update in engine.map(calibrate, jobs_of(site))])
+        opened(engine, site)
+        assert not trains or list(engine.map(jobs_of(site)))
+        found.append([copied(update.payload) for update in engine.map(jobs_of(site, "calibrate"))])
+    assert all(found[0])
     assert all(same(fresh, after) for fresh, after in zip(*found, strict=True))

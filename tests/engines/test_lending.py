@@ -8,14 +8,15 @@ import pytest
 import torch
 from crew import crew
 from torch import Tensor
-from toys import WIDE, Remembering, break_down, clients, jobs, label, make_site, same
+from toys import UNHEARD_OF, WIDE, Remembering, bundles, clients, done, jobs, make_site, opened, same
 
 from potluck.core import tensors
 from potluck.core.client import Site
 from potluck.core.engine import Engine
 from potluck.core.types import Client, Job, Tensors, Update
 from potluck.engines import local as local_module
-from potluck.engines.local import SLOTS, Local
+from potluck.engines.local import Local
+from potluck.engines.process import SLOTS
 from potluck.engines.serial import Serial
 from potluck.engines.slot import Slot
 
@@ -27,10 +28,14 @@ def filled(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
     return {"all": job.payload["number"].expand(LARGE).clone(), "half": job.payload["number"] / 2}, {}
 
 
-def numbered(count: int, bundle: int = 1) -> Iterator[Job]:
-    for number in range(count):
-        of = min(bundle, count - number // bundle * bundle)
-        yield Job(Client(number, WIDE, 20, (0,)), 0, {"number": torch.tensor([float(number)])}, of)
+def filling() -> Site:
+    return make_site(Remembering(), works={"fill": filled})
+
+
+def numbered(count: int, bundle: int = 1) -> Iterator[list[Job]]:
+    """Jobs to fill a tensor each with their number."""
+    given = (Job(Client(n, WIDE, 20, (0,)), 0, {"number": torch.tensor([float(n)])}) for n in range(count))
+    return bundles("fill", given, bundle)
 
 
 def right(number: int, payload: Mapping[str, Tensor]) -> bool:
@@ -38,8 +43,7 @@ def right(number: int, payload: Mapping[str, Tensor]) -> bool:
 
 
 def ready(local: Local) -> Local:
-    local.personal = {}
-    local.open(make_site(Remembering()))
+    opened(local, filling())
     return local
 
 
@@ -65,14 +69,14 @@ def lent(engine: Local) -> int:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_updates_that_are_kept_are_never_overwritten(local: Local, workers: int, bundle: int) -> None:
     with crew(ready(local), workers) as engine:
-        kept = list(engine.map(filled, numbered(40, bundle)))
+        kept = list(engine.map(numbered(40, bundle)))
         assert [update.client.id for update in kept] == list(range(40))
         assert all(right(number, update.payload) for number, update in enumerate(kept))
-        later = list(engine.map(filled, numbered(30, bundle)))  # in the next round, too
+        later = list(engine.map(numbered(30, bundle)))  # in the next round, too
         assert all(right(number, update.payload) for number, update in enumerate(kept))
         serial = Serial()
-        serial.open(make_site(Remembering()))
-        expected = serial.map(filled, numbered(30, bundle))
+        opened(serial, filling())
+        expected = serial.map(numbered(30, bundle))
         assert all(same(update.payload, other.payload) for update, other in zip(later, expected, strict=True))
     del kept, later
     assert lent(local) == 0
@@ -81,7 +85,7 @@ def test_updates_that_are_kept_are_never_overwritten(local: Local, workers: int,
 def test_a_part_of_an_update_that_is_kept_is_never_overwritten(local: Local) -> None:
     parts = {
         update.client.id: update.payload["all"][::1000].view(-1, 10)
-        for update in ready(local).map(filled, numbered(60))
+        for update in ready(local).map(numbered(60))
         if update.client.id % 3 == 0
     }
     assert sorted(parts) == list(range(0, 60, 3))
@@ -91,7 +95,7 @@ def test_a_part_of_an_update_that_is_kept_is_never_overwritten(local: Local) -> 
 @pytest.mark.parametrize("bundle", [1, 4])
 def test_a_consumer_that_keeps_none_makes_the_engine_copy_none(local: Local, copies: list[int], bundle: int) -> None:
     with crew(ready(local), 1) as engine:
-        for update in engine.map(filled, numbered(40, bundle)):
+        for update in engine.map(numbered(40, bundle)):
             assert right(update.client.id, update.payload)
             assert lent(engine) >= 1  # this one at least
         assert copies == []
@@ -101,7 +105,7 @@ def test_a_consumer_that_keeps_none_makes_the_engine_copy_none(local: Local, cop
 
 def test_a_consumer_that_keeps_all_makes_it_copy_what_would_block_it(local: Local, copies: list[int]) -> None:
     with crew(ready(local), 1) as engine:
-        kept = list(engine.map(filled, numbered(40)))
+        kept = list(engine.map(numbered(40)))
         assert 40 - SLOTS <= len(copies) < 40  # and some are still where they were
         assert 1 <= lent(engine) <= SLOTS
         del kept
@@ -109,11 +113,12 @@ def test_a_consumer_that_keeps_all_makes_it_copy_what_would_block_it(local: Loca
 
 
 def test_what_stays_on_a_client_is_a_copy(local: Local, copies: list[int]) -> None:
-    engine = ready(local)
+    site = make_site(Remembering())
+    store = opened(local, site)
     for _ in range(3):
-        assert sum(1 for _ in engine.map(label, jobs(make_site(Remembering()), clients()))) == 7
-    assert {id: int(kept["asked"]) for id, kept in engine.personal.items()} == dict.fromkeys(range(7), 3)
-    assert lent(engine) == 0
+        assert sum(1 for _ in local.map(bundles("label", jobs(site, clients())))) == 7
+    assert {id: int(kept["asked"]) for id, kept in store.kept.items()} == dict.fromkeys(range(7), 3)
+    assert lent(local) == 0
     assert len(copies) >= 21
 
 
@@ -130,43 +135,47 @@ def test_what_is_lent_may_outlive_its_slot() -> None:
 # ---- threads ----
 
 
-def raising() -> Iterator[Job]:
+def raising() -> Iterator[list[Job]]:
     yield from numbered(2)
     raise OSError("no more jobs")
 
 
 def exhaust(engine: Engine) -> None:
-    assert [torch.get_num_threads() for _ in engine.map(filled, numbered(4))]
+    assert [torch.get_num_threads() for _ in engine.map(numbered(4))]
 
 
 def close_early(engine: Engine) -> None:
-    updates = engine.map(filled, numbered(9))
+    updates = engine.map(numbered(9))
     next(updates)
     updates.close()  # type: ignore[attr-defined]
 
 
 def forget(engine: Engine) -> None:
-    updates: Iterator[Update] = engine.map(filled, numbered(9))
+    updates: Iterator[Update] = engine.map(numbered(9))
     next(updates)
     del updates
 
 
+def fail_work(engine: Engine) -> None:
+    updates = done(engine, "fail", jobs(filling(), clients()))
+    assert "upside down" in updates[1].failure
+
+
 def break_work(engine: Engine) -> None:
-    with pytest.raises((RuntimeError, ValueError), match="upside down"):
-        list(engine.map(break_down, jobs(make_site(Remembering()), clients())))
+    with pytest.raises(RuntimeError, match="broke down"):
+        done(engine, UNHEARD_OF, jobs(filling(), clients()))
 
 
 def break_jobs(engine: Engine) -> None:
     with pytest.raises(OSError, match="no more jobs"):
-        list(engine.map(filled, raising()))
+        list(engine.map(raising()))
 
 
 @pytest.mark.parametrize("place", ["serial", "local"])
-@pytest.mark.parametrize("end", [exhaust, close_early, forget, break_work, break_jobs])
+@pytest.mark.parametrize("end", [exhaust, close_early, forget, fail_work, break_work, break_jobs])
 def test_the_callers_number_of_threads_comes_back(local: Local, place: str, end: Callable[[Engine], None]) -> None:
     engine: Engine = Serial() if place == "serial" else local
-    engine.personal = {}
-    engine.open(make_site(Remembering()))
+    opened(engine, filling())
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -180,7 +189,7 @@ def test_while_workers_work_the_parent_is_one_thread(local: Local) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        updates = ready(local).map(filled, numbered(3))
+        updates = ready(local).map(numbered(3))
         assert torch.get_num_threads() == 2  # nothing has begun
         assert [torch.get_num_threads() for _ in updates] == [1, 1, 1]
         assert torch.get_num_threads() == 2

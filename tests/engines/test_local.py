@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,26 +14,22 @@ import torch
 from processes import alive
 from torch import nn
 from toys import (
+    UNHEARD_OF,
     WIDE,
     Remembering,
-    break_down,
+    bundles,
     clients,
-    decline,
-    die,
-    doubled,
+    done,
     jobs,
-    label,
     make_site,
+    opened,
     played,
     same,
-    straggling,
-    train_but_one_dies_once,
-    train_but_two_die_once,
 )
 
-from potluck.core.client import train
+from potluck.core.client import Site
 from potluck.core.method import Method
-from potluck.core.types import Client, Job, Tensors
+from potluck.core.types import Client, Job, Tensors, Update
 from potluck.engines.local import Local
 from potluck.engines.serial import Serial
 from potluck.methods.heterofl import HeteroFL
@@ -42,10 +39,9 @@ def pids(engine: Local) -> list[int]:
     return [worker.process.pid for worker in engine.workers]
 
 
-def opened(engine: Local, method: Method) -> Local:
-    engine.personal = {}
-    engine.open(make_site(method))
-    return engine
+def ids(updates: Iterable[Update]) -> list[int]:
+    """Who answered, as each says of itself."""
+    return [int(update.payload["id"]) for update in updates]
 
 
 @pytest.mark.parametrize("method", [Remembering(), HeteroFL(), HeteroFL(static_norm=False)])
@@ -74,22 +70,24 @@ def test_any_number_of_workers_gives_the_same_bits(workers: int) -> None:
 
 
 def test_updates_come_in_the_order_of_the_jobs_though_the_first_straggles(local: Local) -> None:
-    engine = opened(local, Remembering())
-    updates = list(engine.map(straggling, jobs(make_site(Remembering()), clients())))
+    site = make_site(Remembering())
+    opened(local, site)
+    updates = done(local, "straggling", jobs(site, clients()))
     assert [update.client.id for update in updates] == list(range(7))
-    assert [int(update.payload["id"]) for update in updates] == list(range(7))
+    assert ids(updates) == list(range(7))
     assert updates[0].seconds >= 1.0
 
 
 def test_jobs_are_drawn_when_there_is_room_for_them(local: Local) -> None:
-    engine, drawn = opened(local, Remembering()), []
+    drawn: list[int] = []
+    opened(local, make_site(Remembering()))
 
     def many(count: int) -> Iterator[Job]:
         for id in range(count):
             drawn.append(id)
             yield Job(Client(id, WIDE, 20, (0,)), 0, {})
 
-    updates = engine.map(straggling, many(60))
+    updates = local.map(bundles("straggling", many(60)))
     assert drawn == []
     next(updates)
     behind = len(drawn)
@@ -98,19 +96,28 @@ def test_jobs_are_drawn_when_there_is_room_for_them(local: Local) -> None:
 
 
 def test_large_and_growing_tensors_pass_both_ways(local: Local) -> None:
-    engine = opened(local, Remembering())
+    store = opened(local, make_site(Remembering()))
     sent = [torch.arange(float(10 ** (1 + id % 6))) for id in range(12)]
     given = (Job(Client(id, WIDE, 20, (0,)), 0, {"data": data}) for id, data in enumerate(sent))
-    for update, data in zip(engine.map(doubled, given), sent, strict=True):
+    for update, data in zip(local.map(bundles("doubled", given)), sent, strict=True):
         assert torch.equal(update.payload["twice"], 2 * data)
-        assert torch.equal(engine.personal[update.client.id]["kept"], data + 1)
+        assert torch.equal(store.kept[update.client.id]["kept"], data + 1)
 
 
 def test_a_client_that_cannot_take_part_says_why(local: Local) -> None:
-    engine = opened(local, Remembering())
-    updates = list(engine.map(decline, jobs(make_site(Remembering()), clients())))
+    site = make_site(Remembering())
+    store = opened(local, site)
+    updates = done(local, "decline", jobs(site, clients()))
     assert [update.failure for update in updates] == ["", "flat battery"] + [""] * 5
-    assert 1 not in engine.personal
+    assert 1 not in store.kept
+
+
+def test_a_client_that_cannot_take_part_keeps_what_it_had(local: Local) -> None:
+    site = make_site(Remembering())
+    store = opened(local, site)
+    for work in ("label", "decline"):
+        done(local, work, jobs(site, clients()))
+    assert {id: int(kept["asked"]) for id, kept in store.kept.items()} == {**dict.fromkeys(range(7), 2), 1: 1}
 
 
 def test_a_network_and_a_method_that_cannot_be_imported_work(local: Local) -> None:
@@ -139,102 +146,108 @@ def test_an_engine_opened_again_forgets_the_site_before(local: Local) -> None:
 def test_a_worker_that_is_killed_in_the_middle_of_a_job_changes_nothing(local: Local, tmp_path: Path) -> None:
     method = Remembering(str(tmp_path))
     site = make_site(method)
-    engine, serial = opened(local, method), Serial()
-    serial.open(site)
-    before = pids(engine)
-    updates = list(engine.map(train_but_one_dies_once, jobs(site, clients())))
-    expected = list(serial.map(train, jobs(site, clients())))
+    serial = Serial()
+    kept, expected_kept = opened(local, site).kept, opened(serial, site).kept
+    before = pids(local)
+    updates = done(local, "train_but_one_dies_once", jobs(site, clients()))
+    expected = done(serial, "train", jobs(site, clients()))
     assert [path.name for path in tmp_path.iterdir()] == ["2-0"]
     assert [update.client.id for update in updates] == list(range(7))
     assert all(same(update.payload, other.payload) for update, other in zip(updates, expected, strict=True))
-    assert all(same(engine.personal[id], serial.personal[id]) for id in range(7))
-    after = pids(engine)
+    assert all(same(kept[id], expected_kept[id]) for id in range(7))
+    after = pids(local)
     assert len(after) == 2
     assert set(after) != set(before)
     assert not any(alive(pid) for pid in set(before) - set(after))
 
 
 def test_a_worker_killed_while_idle_is_replaced(local: Local) -> None:
-    engine = opened(local, Remembering())
-    list(engine.map(label, jobs(make_site(Remembering()), clients())))
-    victim = engine.workers[0].process
+    site = make_site(Remembering())
+    store = opened(local, site)
+    done(local, "label", jobs(site, clients()))
+    victim = local.workers[0].process
     victim.kill()
     victim.wait()
-    updates = list(engine.map(label, jobs(make_site(Remembering()), clients())))
-    assert [int(update.payload["id"]) for update in updates] == list(range(7))
-    assert {id: int(kept["asked"]) for id, kept in engine.personal.items()} == dict.fromkeys(range(7), 2)
+    assert ids(done(local, "label", jobs(site, clients()))) == list(range(7))
+    assert {id: int(kept["asked"]) for id, kept in store.kept.items()} == dict.fromkeys(range(7), 2)
 
 
 def test_a_worker_that_dies_with_nothing_to_do_is_replaced_while_others_work(local: Local) -> None:
-    engine = opened(local, Remembering())
-    updates = engine.map(straggling, jobs(make_site(Remembering()), clients()[:1]))  # a job for one of two workers
-    victims = [worker.process for worker in engine.workers]
+    site = make_site(Remembering())
+    opened(local, site)
+    done(local, "label", jobs(site, clients()))  # both have begun
+    updates = local.map(bundles("straggling", jobs(site, clients()[:1])))  # a job for one of two workers
+    victims = [worker.process for worker in local.workers]
 
     def kill_the_idle() -> None:
-        idle = next(worker for worker in engine.workers if not worker.assigned)
+        idle = next(worker for worker in local.workers if not worker.assigned)
         idle.process.kill()
 
     timer = threading.Timer(0.3, kill_the_idle)
     timer.start()
-    assert [int(update.payload["id"]) for update in updates] == [0]
+    assert ids(updates) == [0]
     timer.join()
-    list(engine.map(label, jobs(make_site(Remembering()), clients())))
+    done(local, "label", jobs(site, clients()))
     assert sum(process.poll() is None for process in victims) == 1
-    assert all(alive(pid) for pid in pids(engine))
+    assert all(alive(pid) for pid in pids(local))
 
 
 def test_a_job_that_waited_behind_one_that_died_has_not_been_tried(lone: Local, tmp_path: Path) -> None:
-    method = Remembering(str(tmp_path))
-    engine = opened(lone, method)
-    updates = list(engine.map(train_but_two_die_once, jobs(make_site(method), clients())))
+    site = make_site(Remembering(str(tmp_path)))
+    opened(lone, site)
+    updates = done(lone, "train_but_two_die_once", jobs(site, clients()))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2-0", "3-0"]
     assert [update.client.id for update in updates] == list(range(7))
 
 
 def test_a_job_that_kills_its_worker_twice_is_named(lone: Local) -> None:
-    opened(lone, Remembering())
-    with pytest.raises(RuntimeError, match=r"died twice \(exit code -9\) on client 1 of level 'narrow'.*memory"):
-        list(lone.map(die, jobs(make_site(Remembering()), clients())))
-    engine = opened(lone, Remembering())
-    updates = list(engine.map(label, jobs(make_site(Remembering()), clients())))
-    assert [update.client.id for update in updates] == list(range(7))
-
-
-def test_a_bug_in_a_users_code_surfaces_with_the_client_and_the_place(lone: Local) -> None:
     site = make_site(Remembering())
-    opened(lone, Remembering())
+    opened(lone, site)
+    named = r"died twice \(exit code -9\) on client 1 of level 'narrow' in round 1;.*memory"
+    with pytest.raises(RuntimeError, match=named):
+        done(lone, "die", jobs(site, clients()))
+    opened(lone, site)
+    assert ids(done(lone, "label", jobs(site, clients()))) == list(range(7))
+
+
+def one_asks_too_much(site: Site) -> Iterator[list[Job]]:
+    """Client 1 is asked for what no site can do."""
+    for job in jobs(site, clients()):
+        yield [replace(job, work=UNHEARD_OF if job.client.id == 1 else "label")]
+
+
+def test_a_bug_in_potluck_surfaces_with_the_client_and_the_place(lone: Local) -> None:
+    site = make_site(Remembering())
+    opened(lone, site)
     with pytest.raises(RuntimeError) as caught:
-        list(lone.map(break_down, jobs(site, clients())))
+        list(lone.map(one_asks_too_much(site)))
     message = str(caught.value)
-    assert message.startswith("client 1 of level 'narrow' broke down:\nTraceback")
-    assert "ValueError: the weights are upside down" in message
-    assert "toys.py" in message
-    assert "in break_down" in message
+    assert message.startswith("client 1 of level 'narrow' in round 1 broke down:\nTraceback")
+    assert f"KeyError: '{UNHEARD_OF}'" in message
+    assert "works.py" in message
+    assert "in perform_one" in message
     assert all(alive(pid) for pid in pids(lone))
-    updates = list(lone.map(label, jobs(site, clients())))  # the engine goes on
-    assert [int(update.payload["id"]) for update in updates] == list(range(7))
+    assert ids(done(lone, "label", jobs(site, clients()))) == list(range(7))  # the engine goes on
 
 
 def test_a_map_that_broke_down_does_not_break_the_next(lone: Local) -> None:
     """Its worker had more jobs by then, and they break down like the first."""
     site = make_site(Remembering())
-    opened(lone, Remembering())
-    with pytest.raises(RuntimeError, match="client 1 of level 'narrow' broke down"):
-        list(lone.map(break_down, jobs(site, clients()[1:2] * 4)))
-    updates = list(lone.map(label, jobs(site, clients())))
-    assert [int(update.payload["id"]) for update in updates] == list(range(7))
+    opened(lone, site)
+    with pytest.raises(RuntimeError, match="client 1 of level 'narrow' in round 1 broke down"):
+        done(lone, UNHEARD_OF, jobs(site, clients()[1:2] * 4))
+    assert ids(done(lone, "label", jobs(site, clients()))) == list(range(7))
 
 
 def test_a_map_given_up_early_does_not_poison_the_next(lone: Local) -> None:
-    site, serial = make_site(Remembering()), Serial()
-    opened(lone, Remembering())
-    serial.open(site)
+    site = make_site(Remembering())
     found = []
-    for engine in (lone, serial):
-        abandoned = engine.map(train, jobs(site, clients()))
+    for engine in (lone, Serial()):
+        opened(engine, site)
+        abandoned = engine.map(bundles("train", jobs(site, clients())))
         next(abandoned)
         abandoned.close()  # type: ignore[attr-defined]
-        updates = list(engine.map(train, jobs(site, clients()[::-1], round=1)))
+        updates = done(engine, "train", jobs(site, clients()[::-1], round=1))
         found.append({update.client.id: update.payload for update in updates})
     assert list(found[0]) == list(found[1]) == [6, 5, 4, 3, 2, 1, 0]
     assert all(same(found[0][id], found[1][id]) for id in found[0])
@@ -242,12 +255,12 @@ def test_a_map_given_up_early_does_not_poison_the_next(lone: Local) -> None:
 
 def test_what_a_given_up_job_would_have_kept_is_not_kept(lone: Local) -> None:
     site = make_site(Remembering())
-    opened(lone, Remembering())
-    abandoned = lone.map(label, jobs(site, clients()))
+    store = opened(lone, site)
+    abandoned = lone.map(bundles("label", jobs(site, clients())))
     next(abandoned)
     abandoned.close()  # type: ignore[attr-defined]
-    list(lone.map(label, jobs(site, clients()[3:])))
-    assert {id: int(kept["asked"]) for id, kept in lone.personal.items()} == {0: 1, 3: 1, 4: 1, 5: 1, 6: 1}
+    done(lone, "label", jobs(site, clients()[3:]))
+    assert {id: int(kept["asked"]) for id, kept in store.kept.items()} == {0: 1, 3: 1, 4: 1, 5: 1, 6: 1}
 
 
 def handles() -> int:
@@ -257,8 +270,8 @@ def handles() -> int:
 
 
 def test_closing_gives_back_every_handle() -> None:
-    before = handles()
-    engine = opened(Local(1), Remembering())
+    before, engine = handles(), Local(1)
+    opened(engine, make_site(Remembering()))
     started = pids(engine)
     engine.close()
     engine.close()  # once more does no harm

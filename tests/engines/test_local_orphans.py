@@ -14,14 +14,14 @@ import potluck
 
 PARENT = """
 import sys
-from toys import Remembering, clients, jobs, make_site, sleep_long
+from toys import Remembering, clients, done, jobs, make_site, opened
 from potluck.engines.local import Local
 
 site = make_site(Remembering(sys.argv[1]))
 engine = Local(2)
-engine.open(site)
+opened(engine, site)
 print(*(worker.process.pid for worker in engine.workers), flush=True)
-list(engine.map(sleep_long, jobs(site, clients())))
+done(engine, "sleep_long", jobs(site, clients()))
 """
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from toys import Remembering, clients, decline, jobs, label, make_site, same
+from toys import Remembering, bundles, clients, done, jobs, make_site, opened, same
 
-from potluck.core.client import train
 from potluck.core.errors import ConfigError
 from potluck.core.threads import cores
 from potluck.engines import make_engine
@@ -22,8 +21,8 @@ def test_updates_are_made_as_they_are_asked_for() -> None:
             drawn.append(job.client.id)
             yield job
 
-    engine.open(site)
-    updates = engine.map(label, counted())
+    opened(engine, site)
+    updates = engine.map(bundles("label", counted()))
     assert drawn == []
     assert next(updates).client.id == 0
     assert drawn == [0]
@@ -31,62 +30,64 @@ def test_updates_are_made_as_they_are_asked_for() -> None:
 
 def test_updates_and_what_stays_are_copies() -> None:
     site, engine = make_site(Remembering()), Serial()
-    engine.open(site)
-    together = list(engine.map(train, jobs(site, clients([site.task.largest]))))
+    store = opened(engine, site)
+    together = done(engine, "train", jobs(site, clients([site.task.largest])))
     one_by_one = []
     fresh = Serial()
-    fresh.open(site)
-    for update in fresh.map(train, jobs(site, clients([site.task.largest]))):
+    opened(fresh, site)
+    for update in fresh.map(bundles("train", jobs(site, clients([site.task.largest])))):
         one_by_one.append({name: tensor.clone() for name, tensor in update.payload.items()})
     assert all(same(update.payload, alone) for update, alone in zip(together, one_by_one, strict=True))
     assert len({update.payload["0.weight"].data_ptr() for update in together}) == len(together)
     assert not same(together[0].payload, together[1].payload)
-    assert engine.personal[0]["own"].tolist() != engine.personal[1]["own"].tolist()
+    assert store.kept[0]["own"].tolist() != store.kept[1]["own"].tolist()
 
 
 def test_a_network_in_use_again_does_not_change_what_stayed_on_a_client() -> None:
-    site, engine, live = make_site(Remembering()), Serial(), torch.zeros(1)
+    engine, live = Serial(), torch.zeros(1)
 
     def keep_live(site, job, personal):  # type: ignore[no-untyped-def]
         live.fill_(job.client.id)
         return {}, {"own": live}
 
-    engine.open(site)
-    list(engine.map(keep_live, jobs(site, clients()[:3])))
-    assert {id: kept["own"].item() for id, kept in engine.personal.items()} == {0: 0.0, 1: 1.0, 2: 2.0}
+    site = make_site(Remembering(), works={"keep live": keep_live})
+    store = opened(engine, site)
+    done(engine, "keep live", jobs(site, clients()[:3]))
+    assert {id: kept["own"].item() for id, kept in store.kept.items()} == {0: 0.0, 1: 1.0, 2: 2.0}
 
 
 def test_what_stays_on_a_client_is_there_the_next_time() -> None:
     site, engine = make_site(Remembering()), Serial()
-    engine.open(site)
+    store = opened(engine, site)
     for _ in range(3):
-        list(engine.map(label, jobs(site, clients()[:2])))
-    list(engine.map(label, jobs(site, clients()[1:2])))
-    assert {id: int(kept["asked"]) for id, kept in engine.personal.items()} == {0: 3, 1: 4}
+        done(engine, "label", jobs(site, clients()[:2]))
+    done(engine, "label", jobs(site, clients()[1:2]))
+    assert {id: int(kept["asked"]) for id, kept in store.kept.items()} == {0: 3, 1: 4}
 
 
 def test_a_client_that_cannot_take_part_says_why_and_keeps_what_it_had() -> None:
     site, engine = make_site(Remembering()), Serial()
-    engine.open(site)
-    list(engine.map(label, jobs(site, clients())))
-    updates = list(engine.map(decline, jobs(site, clients())))
+    store = opened(engine, site)
+    done(engine, "label", jobs(site, clients()))
+    updates = done(engine, "decline", jobs(site, clients()))
     assert [update.failure for update in updates] == ["", "flat battery"] + [""] * 5
     assert updates[1].payload == {}
-    assert int(engine.personal[1]["asked"]) == 1
+    assert int(store.kept[1]["asked"]) == 1
 
 
 def test_work_is_done_on_one_thread_and_the_callers_number_comes_back() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        site, engine, seen = make_site(Remembering()), Serial(), []
-        engine.open(site)
+        engine, seen = Serial(), []
 
         def look(*arguments):  # type: ignore[no-untyped-def]
             seen.append(torch.get_num_threads())
             return {}, {}
 
-        for _ in engine.map(look, jobs(site, clients()[:2])):
+        site = make_site(Remembering(), works={"look": look})
+        opened(engine, site)
+        for _ in engine.map(bundles("look", jobs(site, clients()[:2]))):
             seen.append(torch.get_num_threads())
         assert seen == [1, 2, 1, 2]
     finally:

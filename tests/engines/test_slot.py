@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from toys import Remembering, make_site, same
+from toys import WIDE, Remembering, make_desk, make_site, same
 
+from potluck.core.client import Site
+from potluck.core.data import Arrays, Pool
+from potluck.core.memo import Memo
 from potluck.core.tensors import copied
-from potluck.core.types import Tensors
+from potluck.core.types import Client, Context, Job, Level, Tensors
 from potluck.engines.luggage import LARGE, pack, unpack
 from potluck.engines.slot import ALIGNMENT, Slot
 
@@ -91,22 +95,49 @@ def test_a_slot_is_used_again_from_the_start() -> None:
     assert slot.views(layout)["w"].sum() == 0
 
 
+def arrays_of(site: Site) -> Arrays:
+    assert isinstance(site.holder, Pool)
+    assert isinstance(site.holder.train, Arrays)
+    return site.holder.train
+
+
+def made_here(level: Level, ctx: Context) -> str:
+    return level.name
+
+
 def test_large_tensors_travel_beside_the_luggage_and_arrive_shared() -> None:
     ours, theirs = two_sides()
     site = make_site(Remembering("somewhere"))
-    site.context(0).once("net", lambda: "made here")
-    packed = pack(site, ours)
-    assert site.examples.inputs.numel() * 4 > LARGE > len(packed)  # type: ignore[attr-defined]
-    first, second = unpack(packed, theirs), unpack(packed, theirs)
-    assert torch.equal(first.examples.inputs, site.examples.inputs)  # type: ignore[attr-defined]
-    assert first.examples.inputs.data_ptr() == second.examples.inputs.data_ptr()  # type: ignore[attr-defined]
-    assert torch.equal(first.examples.targets, site.examples.targets)  # type: ignore[attr-defined]
+    desk = replace(make_desk(site), test=arrays_of(site))
+    for place in (site, desk):
+        place.recipe.context(0, place.memo).once(made_here, WIDE)
+        assert place.memo.made
+    packed = pack(site, desk, ours)
+    whole = arrays_of(site)
+    assert whole.inputs.numel() * 4 > LARGE > len(packed)
+    (first, its_desk), (second, _) = unpack(packed, theirs), unpack(packed, theirs)
+    assert torch.equal(arrays_of(first).inputs, whole.inputs)
+    assert arrays_of(first).inputs.data_ptr() == arrays_of(second).inputs.data_ptr()
+    assert torch.equal(arrays_of(first).targets, whole.targets)
+    assert its_desk.test is arrays_of(first)  # what the two share travels once
+    assert its_desk.recipe is first.recipe
     assert first.method == site.method
-    assert first.memo == {}
+    assert first.works == site.works
+    assert first.memo == its_desk.memo == Memo()
 
 
 def test_what_cannot_be_imported_travels_by_value() -> None:
     ours, theirs = two_sides()
     offset = 5
     site = make_site(Remembering(), model=lambda width: torch.nn.Linear(offset, 1))
-    assert unpack(pack(site, ours), theirs).task.model(1.0).in_features == 5  # type: ignore[union-attr]
+    there, _ = unpack(pack(site, make_desk(site), ours), theirs)
+    assert there.task.model(WIDE).in_features == 5
+
+
+def test_work_that_cannot_be_imported_travels_by_value() -> None:
+    ours, theirs = two_sides()
+    offset = torch.tensor(5)
+    site = make_site(Remembering(), works={"add": lambda site, job, personal: ({"sum": job.payload["w"] + offset}, {})})
+    there, _ = unpack(pack(site, make_desk(site), ours), theirs)
+    job = Job(Client(0, WIDE, 1, ()), 0, {"w": torch.ones(2)})
+    assert there.works["add"](there, job, {})[0]["sum"].tolist() == [6.0, 6.0]

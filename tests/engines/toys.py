@@ -5,24 +5,30 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from potluck.core.client import Site, train
-from potluck.core.data import Arrays, Holdings
+from potluck.core.client import Site, Work, train
+from potluck.core.clock import Clock
+from potluck.core.data import Arrays, Holdings, Pool
+from potluck.core.desk import Desk
 from potluck.core.engine import Engine
 from potluck.core.errors import UpdateError
 from potluck.core.method import Method
-from potluck.core.server import play_round
+from potluck.core.networks import ByWidth
+from potluck.core.recipe import Recipe
+from potluck.core.server import Server, first_state
+from potluck.core.store import Memory, Store
 from potluck.core.tensors import state_of
-from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train
+from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 
 WIDE, NARROW = Level("wide", 1.0), Level("narrow", 0.5)
-CLIENTS = 7
+CLIENTS, EACH = 7, 20
 INPUTS = 200  # so that all inputs together are worth sharing rather than copying
 
 
@@ -51,35 +57,74 @@ class Remembering(Method):
         return sent, {"own": sent["0.bias"] + 0.1, "round": torch.tensor(job.round)}
 
 
-def make_site(method: Method, model: object = net) -> Site:
+def make_site(
+    method: Method,
+    model: Callable[[float], nn.Module] = net,
+    works: Mapping[str, Work] | None = None,
+    run: str = "",
+) -> Site:
+    """A place with all clients, which can do the work below by its name, and more if it is told how."""
     rng = torch.Generator().manual_seed(0)
-    examples = Arrays(torch.randn(140, INPUTS, generator=rng), torch.arange(140) % 3)
-    holdings = Holdings.of_lists(list(torch.split(torch.arange(140), 140 // CLIENTS)))
+    count = CLIENTS * EACH
+    examples = Arrays(torch.randn(count, INPUTS, generator=rng), torch.arange(count) % 3)
+    holdings = Holdings.of_lists(list(torch.split(torch.arange(count), EACH)))
     example = (torch.zeros(1, INPUTS), torch.zeros(1, dtype=torch.long))
-    task = Task(model, (WIDE, NARROW), 3, ("4.weight", "4.bias"), example, Train(epochs=2, batch_size=8), rounds=2)  # type: ignore[arg-type]
-    return Site(method, task, 11, examples, holdings)
+    heads = dict.fromkeys((WIDE.name, NARROW.name), ("4.weight", "4.bias"))
+    settings = Train(epochs=2, batch_size=8)
+    task = Task(ByWidth(model), (WIDE, NARROW), 3, heads, example, settings, rounds=2)
+    return Site(Recipe(method, task, 11, run=run), Pool(examples, holdings), works={**WORKS, **(works or {})})
+
+
+def make_desk(site: Site) -> Desk:
+    """The server's own place, with examples that no client has."""
+    rng = torch.Generator().manual_seed(1)
+    return Desk(site.recipe, Arrays(torch.randn(50, INPUTS, generator=rng), torch.arange(50) % 3))
+
+
+def opened(engine: Engine, site: Site) -> Memory:
+    """Open an engine for a site on whose clients nothing has stayed yet; what will stay on them."""
+    store = Memory()
+    open_with(engine, site, store)
+    return store
+
+
+def open_with(engine: Engine, site: Site, store: Store) -> None:
+    """Open an engine for a site, whatever has stayed on its clients."""
+    engine.open(site, make_desk(site), store, Clock())
 
 
 def clients(levels: Iterable[Level] = (WIDE, NARROW)) -> list[Client]:
     chosen = list(levels)
-    return [Client(id, chosen[id % len(chosen)], 20, (0, 1, 2)) for id in range(CLIENTS)]
+    return [Client(id, chosen[id % len(chosen)], EACH, (0, 1, 2)) for id in range(CLIENTS)]
 
 
 def jobs(site: Site, of: Iterable[Client], round: int = 0) -> Iterator[Job]:
     state = site.method.init(site.context(0))
     for client in of:
-        yield Job(client, round, site.method.distribute(state, client, site.context(round)))
+        yield Job(client, round, site.method.distribute(state, client, site.context(round)), run=site.recipe.run)
+
+
+def bundles(work: str, jobs: Iterable[Job], size: int = 1) -> Iterator[list[Job]]:
+    """Jobs that ask for this work, so many in a bundle, each drawn when an engine asks for it."""
+    waiting = iter(jobs)
+    while bundle := [replace(job, work=work) for job in islice(waiting, size)]:
+        yield bundle
+
+
+def done(engine: Engine, work: str, jobs: Iterable[Job]) -> list[Update]:
+    """What comes of jobs, each a bundle of its own."""
+    return list(engine.map(bundles(work, jobs)))
 
 
 def played(engine: Engine, site: Site, rounds: int = 2) -> tuple[Tensors, dict[int, Tensors]]:
     """The state and what stayed on the clients after some real rounds."""
-    engine.personal = {}
-    engine.open(site)
-    state = site.method.init(site.context(0))
+    store, server = opened(engine, site), Server(site.recipe, engine, macs={"wide": 1, "narrow": 1})
+    state = first_state(site.method, site.context(0))
     for round in range(rounds):
-        state, ledger = play_round(site.method, state, clients(), engine, site.context(round), {"wide": 1, "narrow": 1})
+        state, ledger = server.play(state, clients(), site.context(round))
+        assert ledger.clients == CLIENTS
         assert not ledger.failures
-    return state, engine.personal
+    return state, store.kept
 
 
 def same(one: Tensors, other: Tensors) -> bool:
@@ -140,8 +185,8 @@ def die(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
     return label(site, job, personal)
 
 
-def break_down(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
-    """Client 1 runs into a bug."""
+def fail(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
+    """Client 1 runs into a bug of its user's."""
     if job.client.id == 1:
         raise ValueError("the weights are upside down")
     return label(site, job, personal)
@@ -158,3 +203,23 @@ def sleep_long(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensor
     mark(site, job).touch()
     time.sleep(120)
     return {}, {}
+
+
+WORKS: dict[str, Work] = {
+    work.__name__: work
+    for work in (
+        label,
+        doubled,
+        straggling,
+        train_but_one_dies_once,
+        train_but_two_die_once,
+        die,
+        fail,
+        decline,
+        sleep_long,
+    )
+}
+"""The work above, by name."""
+
+UNHEARD_OF = "unheard of"
+"""Work that no site knows: asking for it is a fault of Potluck's own, which no user's code has a part in."""

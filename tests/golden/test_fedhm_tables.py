@@ -8,6 +8,7 @@ from counting import build, example, millions, parameters
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
+from potluck.core.networks import ByWidth
 from potluck.core.types import Context, Level, Task
 from potluck.methods.fedhm import FedHM
 from potluck.models.catalogue import find_model
@@ -53,8 +54,8 @@ def in_factors(model: str, classes: int, images: str, gamma: float, method: FedH
     def plain(width: float) -> nn.Module:
         return build(model, width, shape=SHAPES[images], classes=classes)
 
-    inputs = example(SHAPES[images])
-    task = Task(plain, (Level("g", gamma),), classes, ("head.weight", "head.bias"), (inputs, torch.zeros(1)))
+    inputs, heads = example(SHAPES[images]), {"g": ("head.weight", "head.bias")}
+    task = Task(ByWidth(plain), (Level("g", gamma),), classes, heads, (inputs, torch.zeros(1)))
     ctx = Context(task, round=0, seed=0)
     return method.network(method.survey(ctx).ranks(gamma), ctx)
 

@@ -10,7 +10,8 @@ import pytest
 from counting import build, example_for, parameters
 from torch import Tensor, nn
 
-from potluck.core.method import model_owner
+from potluck.core.method import recipient
+from potluck.core.networks import ByWidth
 from potluck.core.types import Context, Level, Task
 from potluck.methods.flanc import FLANC
 from potluck.study.costs import costs
@@ -55,9 +56,8 @@ def context(name: str, **options: object) -> Context:
     """A federation of four widths, whose networks have shapes but no values."""
     example = example_for(name)
     levels = tuple(Level(f"{width:g}", width) for width in WIDTHS)
-    return Context(
-        Task(partial(build, name, **options), levels, 10, ("head.weight", "head.bias"), (example, example)), 0, 0
-    )
+    heads = {level.name: ("head.weight", "head.bias") for level in levels}
+    return Context(Task(ByWidth(partial(build, name, **options)), levels, 10, heads, (example, example)), 0, 0)
 
 
 def sizes(name: str, method: FLANC | None = None, **options: object) -> list[int]:
@@ -71,7 +71,7 @@ def sent(name: str, method: FLANC | None = None) -> list[dict[str, Tensor]]:
     """What a client of each width sends."""
     ctx, method = context(name), method or FLANC()
     state = method.init(ctx)
-    return [method.distribute(state, model_owner(level, ctx), ctx) for level in ctx.task.levels]
+    return [method.distribute(state, recipient(level, ctx), ctx) for level in ctx.task.levels]
 
 
 def test_flanc_resnet18() -> None:

@@ -6,18 +6,21 @@ from functools import cache, partial
 
 import pytest
 import torch
+from clouds import heads
 from torch import Tensor, nn
 
 from potluck import methods
 from potluck.contract.bench import make_bench, patterns
 from potluck.contract.checks import played
-from potluck.core.server import Ledger
+from potluck.core.desk import ready_model
+from potluck.core.networks import ByWidth
+from potluck.core.server import Ledger, Server
 from potluck.core.types import Context, Level, Task
 from potluck.engines import make_engine
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.cnn import heterofl_cnn
 from potluck.models.norms import Norm
-from potluck.study.scoring import measured, ready_model
+from potluck.study.scoring import measured
 
 TRACED, FRESH = (patterns(1, seed).take(torch.tensor([0]))[0] for seed in (4, 5))
 
@@ -26,13 +29,13 @@ TRACED, FRESH = (patterns(1, seed).take(torch.tensor([0]))[0] for seed in (4, 5)
 def models(name: str) -> dict[str, nn.Module]:
     """What a method exports after a round, by level, with its statistics measured; largest first."""
     bench, engine = make_bench(methods.find(name)()), make_engine("serial")
-    state = played(bench, engine)
-    return {
-        level.name: ready_model(
-            bench.experiment.site, state, level, 1, measured(bench.experiment, engine, state, level, 1, Ledger())
-        )
-        for level in bench.experiment.admitted()
-    }
+    experiment, state, ledger = bench.experiment, played(bench, engine).state, Ledger()
+    server, found = Server(experiment.recipe, engine), dict[str, nn.Module]()
+    for level in experiment.admitted():
+        statistics = measured(experiment, server, state, level, 1, ledger)
+        found[level.name] = ready_model(experiment.recipe, state, level, 1, statistics, experiment.site.memo)
+    assert not ledger.failures
+    return found
 
 
 def through_torch_export(net: nn.Module, traced: Tensor, fresh: Tensor) -> Tensor:
@@ -81,8 +84,9 @@ def test_onnx_takes_the_largest_and_the_smallest_level(name: str) -> None:
 def test_networks_with_group_norms_are_taken(norm: Norm) -> None:
     example = (torch.zeros(1, 1, 8, 8), torch.zeros(1, dtype=torch.long))
     levels = (Level("wide", 1.0), Level("narrow", 0.5))
-    model = partial(heterofl_cnn, shape=(1, 8, 8), hidden=(8, 16), norm=norm)
-    ctx = Context(Task(model, levels, 10, ("head.weight", "head.bias"), example), round=0, seed=1)
+    model = ByWidth(partial(heterofl_cnn, shape=(1, 8, 8), hidden=(8, 16), norm=norm))
+    head = heads(levels, ("head.weight", "head.bias"))
+    ctx = Context(Task(model, levels, 10, head, example), round=0, seed=1)
     net = HeteroFL().export(HeteroFL().init(ctx), levels[1], ctx)
     traced, fresh = torch.randn(2, 1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     agree(through_torch_export(net, traced, fresh), net, fresh)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from clouds import heads
 from torch import nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.method import Method
+from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Update
 from potluck.methods import find, names
 from potluck.methods.fedavg import FedAvg
@@ -18,9 +20,8 @@ LARGE, MEDIUM, SMALL = Level("large", 0.8), Level("medium", 0.4), Level("small",
 
 def context() -> Context:
     example = (torch.zeros(1, 3), torch.zeros(1, dtype=torch.long))
-    return Context(
-        Task(lambda width: nn.Linear(3, round(10 * width)), (SMALL, LARGE, MEDIUM), 2, (), example), 0, seed=1
-    )
+    levels, networks = (SMALL, LARGE, MEDIUM), ByWidth(lambda width: nn.Linear(3, round(10 * width)))
+    return Context(Task(networks, levels, 2, heads(levels, ()), example), 0, seed=1)
 
 
 def test_the_mean_is_weighted_by_examples() -> None:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from clouds import FLEET_LEVELS, Layers, learned
+from clouds import FLEET_LEVELS, Layers, heads, learned
 from torch import Tensor, nn
 
 import potluck
 from potluck.contract.checks import CHECKS
 from potluck.core.errors import ConfigError, ModelError
+from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods.fedhm import FedHM, relative_weight
 from potluck.parts.cost.level import count_macs, count_parameters
@@ -29,7 +30,8 @@ HEAD = ("5.weight", "5.bias")
 
 def context(levels: tuple[Level, ...] = FLEET_LEVELS, model: type[nn.Module] = Layers, round: int = 0) -> Context:
     example = (torch.zeros(1, 8), torch.zeros(1, dtype=torch.long))
-    return Context(Task(model, levels, 4, HEAD, example, Train(weight_decay=0.25)), round, seed=1)
+    task = Task(ByWidth(model), levels, 4, heads(levels, HEAD), example, Train(weight_decay=0.25))
+    return Context(task, round, seed=1)
 
 
 def client(id: int, level: Level, labels: tuple[int, ...] = (0, 1, 2, 3), size: int = 4) -> Client:
@@ -124,7 +126,7 @@ def test_a_client_builds_its_network_from_the_payload_alone():
 def decayed(method: FedHM, level: Level) -> tuple[set[str], float]:
     ctx = context()
     job = Job(client(0, level), 0, method.distribute(method.init(ctx), client(0, level), ctx))
-    (phase,) = method.phases(job, ctx)
+    (phase,) = method.phases(job, ctx, {})
     names = {name for name, _ in method.localize(job, ctx, {}).named_parameters()}
     return {name for name in names if not phase.decays(name)}, phase.loss.decay
 
@@ -140,7 +142,7 @@ def test_self_distillation_begins_in_the_second_round():
     method = FedHM(self_distill=0.1, distill_temperature=2.0)
     ctx = context()
     payload = method.distribute(method.init(ctx), client(0, EIGHTH), ctx)
-    (first,), (second,) = (method.phases(Job(client(0, EIGHTH), round, payload), ctx) for round in (0, 1))
+    (first,), (second,) = (method.phases(Job(client(0, EIGHTH), round, payload), ctx, {}) for round in (0, 1))
     assert set(first.extra) == {"mask"}
     assert set(second.extra) == {"mask", *(f"teacher/{name}" for name in payload)}
     assert (second.loss.distill, second.loss.temperature) == (0.1, 2.0)
@@ -384,7 +386,8 @@ def test_ranks_follow_the_spectra():
             super().__init__(*(layer for n in (8, 32, 32) for layer in (nn.Linear(n, 32), nn.ReLU())), nn.Linear(32, 4))
 
     levels = (WHOLE, Level("half", 0.5))
-    task = replace(context().task, model=Two, levels=levels, head=("6.weight", "6.bias"))
+    head = heads(levels, ("6.weight", "6.bias"))
+    task = replace(context().task, model=ByWidth(Two), levels=levels, heads=head)
     ctx, method = Context(task, 0, seed=1), FedHM(share="parameters")
     state = method.init(ctx)
     directions = torch.randn(32, 2, generator=torch.Generator().manual_seed(0))

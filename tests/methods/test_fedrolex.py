@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from clouds import FLEET_LEVELS, federation, learned, usable
+from clouds import FLEET_LEVELS, everything, federation, heads, learned, serving, usable
 from torch import Tensor, nn
 
+from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Update
-from potluck.engines.serial import Serial
 from potluck.methods.fedrolex import FedRolex
 
 WIDE, HALF, QUARTER = Level("wide", 1.0), Level("half", 0.5), Level("quarter", 0.25)
@@ -32,7 +32,8 @@ class Two(nn.Module):
 
 def context(round: int) -> Context:
     example = (torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Context(Task(Two, (WIDE, HALF, QUARTER), 3, HEAD, example), round, seed=1)
+    levels = (WIDE, HALF, QUARTER)
+    return Context(Task(ByWidth(Two), levels, 3, heads(levels, HEAD), example), round, seed=1)
 
 
 def client(level: Level, *labels: int, size: int = 4) -> Client:
@@ -116,12 +117,11 @@ def test_the_exported_window_is_that_of_the_round_and_computes_what_was_trained(
 
 
 def test_clients_measure_the_statistics_of_the_window_that_is_exported() -> None:
-    method, engine = FedRolex(), Serial()
+    method = FedRolex()
     site, fleet = federation(method, rounds=6)
-    engine.open(site)
     state = method.init(site.context(0))
-    inputs, _ = site.examples.take(torch.arange(len(site.examples)))
-    net = usable(method, state, FLEET_LEVELS[1], site, fleet, engine)
+    inputs, _ = everything(site)
+    net = usable(state, FLEET_LEVELS[1], site, fleet, serving(site))
     given = inputs @ net[0].weight.T + net[0].bias
     torch.testing.assert_close(net[1].running_mean, given.mean(0), rtol=0.2, atol=0.2)
     assert torch.equal(net[0].bias, 2 * state["0.bias"][5:37])

@@ -6,10 +6,11 @@ import math
 
 import pytest
 import torch
-from clouds import learned
+from clouds import heads, learned
 from torch import Tensor, nn
 
 from potluck.core.fit import fit
+from potluck.core.networks import ByWidth
 from potluck.core.random import seeded
 from potluck.core.types import Client, Context, Job, Level, Phase, Task, Tensors, Train, Update
 from potluck.methods import fjord
@@ -40,7 +41,7 @@ class Tiny(nn.Module):
 
 def context(norm: bool = True) -> Context:
     example = (torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Context(Task(lambda width: Tiny(width, norm), LEVELS, 2, HEAD, example), 0, seed=1)
+    return Context(Task(ByWidth(lambda width: Tiny(width, norm)), LEVELS, 2, heads(LEVELS, HEAD), example), 0, seed=1)
 
 
 def client(id: int, level: Level, size: int = 4) -> Client:
@@ -127,8 +128,8 @@ def test_every_width_is_drawn_equally_often() -> None:
 
 
 def test_the_option_decides_what_is_learned() -> None:
-    assert FjORD().phases(Job(client(0, WIDE), 0, {}), context()) == [Phase(distilled_loss)]
-    assert FjORD(distill=False).phases(Job(client(0, WIDE), 0, {}), context()) == [Phase(drawn_loss)]
+    assert FjORD().phases(Job(client(0, WIDE), 0, {}), context(), {}) == [Phase(distilled_loss)]
+    assert FjORD(distill=False).phases(Job(client(0, WIDE), 0, {}), context(), {}) == [Phase(drawn_loss)]
 
 
 def test_every_width_has_statistics_of_its_own_and_shares_scale_and_shift() -> None:
@@ -213,8 +214,8 @@ def test_training_moves_every_channel_of_the_client(distill: bool) -> None:
     net, job = localized(method, WIDE, ctx)
     before = {name: tensor.clone() for name, tensor in job.payload.items()}
     with seeded(0, "train"):
-        (phase,) = method.phases(job, ctx)
-        fit(net, phase, [BATCH] * 20, Train(weight_decay=0.0), 0.1)
+        (phase,) = method.phases(job, ctx, {})
+        fit(net, phase, [BATCH] * 20, Train(lr=0.1, weight_decay=0.0))
     after, _ = method.collect(net, job, ctx)
     for name in after:
         assert after[name].shape == before[name].shape
@@ -232,7 +233,7 @@ def test_gradients_reach_the_heads_and_gates_that_a_narrow_pass_uses(model: obje
         return model(width, **options)  # type: ignore[operator,no-any-return]
 
     example = (torch.zeros(1, 8, dtype=torch.long), torch.zeros(1, 8, dtype=torch.long))
-    ctx = Context(Task(build, (WIDE, HALF), 6, (), example), 0, seed=1)
+    ctx = Context(Task(ByWidth(build), (WIDE, HALF), 6, heads((WIDE, HALF), ()), example), 0, seed=1)
     net, _ = localized(FjORD(), WIDE, ctx)
     tokens = torch.randint(6, (2, 8), generator=torch.Generator().manual_seed(0))
     inner = net.inner[0]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from clouds import learned
+from clouds import heads, learned
 from torch import Tensor, nn
 
 import potluck
 from potluck.core.errors import ModelError
 from potluck.core.fit import fit
 from potluck.core.method import plain_loss
+from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods.flanc import FLANC, composed_loss
 from potluck.parts.compose.layers import compose, orthogonality
@@ -43,7 +46,7 @@ class Tiny(nn.Module):
 
 def context(seed: int = 1) -> Context:
     example = (torch.zeros(1, 1, 4, 4), torch.zeros(1, dtype=torch.long))
-    return Context(Task(Tiny, LEVELS, 3, HEAD, example, Train(batch_size=4)), 0, seed)
+    return Context(Task(ByWidth(Tiny), LEVELS, 3, heads(LEVELS, HEAD), example, Train(batch_size=4)), 0, seed)
 
 
 def client(id: int, level: Level, size: int = 4) -> Client:
@@ -85,7 +88,7 @@ def test_it_starts_orthogonal_and_from_the_seed_alone() -> None:
     assert not torch.allclose(drawn[1.0] / drawn[1.0].abs().max(), drawn[0.5] / drawn[0.5].abs().max(), atol=0.1)
     bell = FLANC(coefficients="normal").init(context())["1.0/conv.coefficients"]
     assert float(bell.std()) == pytest.approx((2 / 16) ** 0.5, rel=0.15)
-    assert torch.equal(state["1.0/stem.weight"], context().build(1.0).stem.weight)  # type: ignore[union-attr,arg-type]
+    assert torch.equal(state["1.0/stem.weight"], context().build(WIDE).stem.weight)  # type: ignore[union-attr,arg-type]
 
 
 def test_layers_of_one_shape_start_from_bases_of_their_own() -> None:
@@ -130,7 +133,7 @@ def test_names_and_results_do_not_depend_on_the_form(form: str) -> None:
 
 def test_the_form_that_auto_picks_follows_from_the_batch_size() -> None:
     def grouped(batch: int) -> list[str]:
-        task = Task(Tiny, LEVELS, 3, HEAD, context().task.example, Train(batch_size=batch))
+        task = replace(context().task, train=Train(batch_size=batch))
         net = FLANC().network(WIDE, Context(task, 0, 1))
         return [name for name, module in net.named_modules() if name and "forward" in vars(module)]
 
@@ -147,7 +150,7 @@ def test_the_loss_adds_the_orthogonality_of_every_basis() -> None:
     with torch.no_grad():
         found = {norm_of: float(composed_loss(0.5, norm_of, net, BATCH, {})) for norm_of in ("mean", "sum")}
         without = float(composed_loss(0.0, "sum", net, BATCH, {}))
-        (phase,) = FLANC(orthogonality=0.5, norm_of="sum").phases(job, ctx)
+        (phase,) = FLANC(orthogonality=0.5, norm_of="sum").phases(job, ctx, {})
         chosen = float(phase.loss(net, BATCH, {}))
     # (2² - 1)² on 4 diagonal entries of 16, (3² - 1)² on 2 of 4
     assert found["mean"] == pytest.approx(alone + 0.5 * (9 / 4 + 64 / 2), rel=1e-5)
@@ -160,8 +163,8 @@ def test_training_moves_basis_and_coefficients_and_leaves_no_width_out() -> None
     state = method.init(ctx)
     for level in (WIDE, HALF):
         net, job = localized(method, level, ctx, state)
-        (phase,) = method.phases(job, ctx)
-        fit(net, phase, [BATCH] * 3, Train(), 0.1)
+        (phase,) = method.phases(job, ctx, {})
+        fit(net, phase, [BATCH] * 3, Train(lr=0.1))
         sent, _ = method.collect(net, job, ctx)
         for name, tensor in sent.items():
             assert not torch.equal(tensor, state[name]), name
@@ -200,8 +203,8 @@ def test_an_export_is_the_plain_network_with_its_weights_composed() -> None:
     state = method.init(ctx)
     for level in (WIDE, HALF):
         net, job = localized(method, level, ctx, state)
-        (phase,) = method.phases(job, ctx)
-        fit(net, phase, [BATCH] * 5, Train(), 0.05)
+        (phase,) = method.phases(job, ctx, {})
+        fit(net, phase, [BATCH] * 5, Train(lr=0.05))
         sent, _ = method.collect(net, job, ctx)
         trained = {**state, **{name: tensor.clone() for name, tensor in sent.items()}}
         exported = method.export(trained, level, ctx)
@@ -286,7 +289,8 @@ class Blocks(nn.Module):
 
 
 def own_context(net: nn.Module, example: Tensor) -> Context:
-    task = Task(Shrinkable(net, (example,)), (WIDE, HALF), 2, HEAD, (example, torch.zeros(1, dtype=torch.long)))
+    levels, batch = (WIDE, HALF), (example, torch.zeros(1, dtype=torch.long))
+    task = Task(ByWidth(Shrinkable(net, (example,))), levels, 2, heads(levels, HEAD), batch)
     return Context(task, 0, seed=0)
 
 

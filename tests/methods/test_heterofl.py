@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
-from clouds import CLIENTS, CLOUDS, FLEET_LEVELS, Layers, federation, learned, usable
+from clouds import CLIENTS, CLOUDS, FLEET_LEVELS, Layers, everything, federation, heads, learned, serving, usable
 from torch import Tensor, nn
 
+from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Update
-from potluck.engines.serial import Serial
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.cnn import heterofl_cnn
 from potluck.parts.cost.level import count_parameters
@@ -38,7 +38,7 @@ class Tiny(nn.Module):
 
 def context(norm: bool = False, levels: tuple[Level, ...] = (WIDE, NARROW)) -> Context:
     example = (torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Context(Task(lambda width: Tiny(width, norm), levels, 3, HEAD, example), 0, seed=1)
+    return Context(Task(ByWidth(lambda width: Tiny(width, norm)), levels, 3, heads(levels, HEAD), example), 0, seed=1)
 
 
 def client(id: int, level: Level, *labels: int, size: int = 4) -> Client:
@@ -124,7 +124,8 @@ def test_the_scaler_divides_the_body_in_training_by_the_ratio_to_the_largest_lev
 def test_the_scalers_ratio_is_relative_to_the_global_network() -> None:
     half, quarter = levels = (Level("half", 0.5), Level("quarter", 0.25))
     example = (torch.zeros(1, 8), torch.zeros(1, dtype=torch.long))
-    ctx = Context(Task(Layers, levels, CLOUDS, ("5.weight", "5.bias"), example), 0, seed=1)
+    head = heads(levels, ("5.weight", "5.bias"))
+    ctx = Context(Task(ByWidth(Layers), levels, CLOUDS, head, example), 0, seed=1)
     method, inputs = HeteroFL(), torch.ones(2, 8)
     for level, factor in ((half, 1.0), (quarter, 2.0)):
         net = method.localize(job(method, method.init(ctx), client(0, level, 0), ctx), ctx, {})
@@ -147,7 +148,7 @@ LOGITS = torch.log(torch.tensor([[2.0, 3.0, 7.0]]))
 )
 def test_absent_classes_are_masked_as_asked(masking: str, loss: float) -> None:
     method = HeteroFL(masking=masking)  # type: ignore[arg-type]
-    (phase,) = method.phases(Job(client(0, WIDE, 0, 1), 0, {}), context())
+    (phase,) = method.phases(Job(client(0, WIDE, 0, 1), 0, {}), context(), {})
     assert float(phase.loss(nn.Identity(), (LOGITS, torch.tensor([1])), phase.extra)) == pytest.approx(loss)
     assert phase.trains("any")
     assert phase.decays("any")
@@ -187,7 +188,7 @@ def test_static_norm_keeps_statistics_out_of_state_and_payload() -> None:
 def test_the_papers_network_has_the_papers_sizes(level: str, parameters: int) -> None:
     levels = tuple(Level(name, ratio) for name, ratio in CNN_LEVELS.items())
     example = (torch.zeros(1, 1, 28, 28), torch.zeros(1, dtype=torch.long))
-    ctx = Context(Task(heterofl_cnn, levels, 10, HEAD, example), 0, 0)
+    ctx = Context(Task(ByWidth(heterofl_cnn), levels, 10, heads(levels, HEAD), example), 0, 0)
     method = HeteroFL()
     at = next(found for found in levels if found.name == level)
     sent = job(method, method.init(ctx), client(0, at, *range(10)), ctx)
@@ -206,26 +207,25 @@ def test_the_state_is_not_changed_by_what_clients_do() -> None:
 
 
 def test_an_export_carries_statistics_that_clients_measured() -> None:
-    method, engine = HeteroFL(), Serial()
+    method = HeteroFL()
     site, fleet = federation(method)
-    engine.open(site)
+    server = serving(site)
     for level in FLEET_LEVELS:
-        norm = usable(method, method.init(site.context(0)), level, site, fleet, engine)[1]
-        assert norm.num_batches_tracked.item() == sum(math.ceil(site.holdings.size(id) / 10) for id in range(CLIENTS))
+        norm = usable(method.init(site.context(0)), level, site, fleet, server)[1]
+        assert norm.num_batches_tracked.item() == sum(math.ceil(site.holder.size(id) / 10) for id in range(CLIENTS))
         assert torch.isfinite(norm.running_mean).all()
         assert (norm.running_var > 0).all()
         assert not (norm.running_var == 1).any()
 
 
 def test_a_calibrated_export_computes_in_use_what_the_clients_computed_in_training() -> None:
-    method, engine = HeteroFL(), Serial()
+    method = HeteroFL()
     site, fleet = federation(method)
-    engine.open(site)
-    ctx = site.context(0)
-    inputs, _ = site.examples.take(torch.arange(len(site.examples)))
+    server, ctx = serving(site), site.context(0)
+    inputs, _ = everything(site)
     state = method.init(ctx)
     for level in FLEET_LEVELS:
-        exported = usable(method, state, level, site, fleet, engine)
+        exported = usable(state, level, site, fleet, server)
         trained = method.localize(job(method, state, fleet.client(0, level), ctx), ctx, {}).train()
         # statistics of batches of ten there, of all the examples here
         torch.testing.assert_close(exported(inputs), trained(inputs), rtol=0.2, atol=0.05)

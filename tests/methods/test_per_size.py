@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from clouds import learned
+from clouds import heads, learned
 from torch import Tensor, nn
 
 from potluck.core.method import Method
+from potluck.core.networks import ByName, ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Update
 from potluck.methods.fedrolex import FedRolex
 from potluck.methods.fjord import FjORD, drawn_loss
@@ -37,7 +40,8 @@ class Tiny(nn.Module):
 
 def context(round: int = 0) -> Context:
     example = (torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Context(Task(Tiny, (WIDE, HALF), 2, ("head.weight", "head.bias"), example), round, seed=1)
+    head = heads((WIDE, HALF), ("head.weight", "head.bias"))
+    return Context(Task(ByWidth(Tiny), (WIDE, HALF), 2, head, example), round, seed=1)
 
 
 def client(level: Level, id: int = 0) -> Client:
@@ -46,6 +50,11 @@ def client(level: Level, id: int = 0) -> Client:
 
 def job(method: Method, state: Tensors, level: Level, ctx: Context) -> Job:
     return Job(client(level), ctx.round, method.distribute(state, client(level), ctx))
+
+
+def norms_of(net: nn.Module) -> frozenset[str]:
+    task = replace(context().task, model=ByName({WIDE.name: net}), levels=(WIDE,))
+    return norm_names(WIDE, replace(context(), task=task))
 
 
 def test_norms_are_found_by_type() -> None:
@@ -62,8 +71,8 @@ def test_norms_are_found_by_type() -> None:
     )
     statistics = {"a.running_mean", "a.running_var", "a.num_batches_tracked"}
     pairs = {f"{name}.{kind}" for name in "abcd" for kind in ("weight", "bias")}
-    assert norm_names(net) == statistics | pairs | {"e.weight"}
-    assert norm_names(nn.LayerNorm(2)) == {"weight", "bias"}
+    assert norms_of(net) == statistics | pairs | {"e.weight"}
+    assert norms_of(nn.LayerNorm(2)) == {"weight", "bias"}
 
 
 @pytest.mark.parametrize("method", WITH_NORMS, ids=NAMES)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
-from clouds import CLIENTS, FLEET_LEVELS, federation, learned, usable
+from clouds import CLIENTS, FLEET_LEVELS, everything, federation, heads, learned, serving, usable
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.core.method import Method
+from potluck.core.networks import ByWidth
 from potluck.core.server import draw_cohort
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Update
-from potluck.engines.serial import Serial
 from potluck.methods.splitmix import SplitMix, bases_in, due_base, sum_of_losses
 from potluck.parts.ensemble import Ensemble
 from potluck.parts.labels import LOSSES
@@ -55,9 +56,9 @@ class Instance:
         return narrow
 
 
-def context(levels: tuple[Level, ...] = LEVELS, model: object = Tiny, round: int = 0) -> Context:
+def context(levels: tuple[Level, ...] = LEVELS, model: Callable[[float], nn.Module] = Tiny, round: int = 0) -> Context:
     example = (torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Context(Task(model, levels, 3, HEAD, example), round, seed=1)  # type: ignore[arg-type]
+    return Context(Task(ByWidth(model), levels, 3, heads(levels, HEAD), example), round, seed=1)
 
 
 def client(
@@ -148,8 +149,8 @@ def test_every_pass_visits_every_base_once_in_an_order_of_its_own() -> None:
 
 def test_over_clients_and_rounds_every_base_is_trained_equally_often_by_the_smallest() -> None:
     class Everyone(Method):
-        def ratio(self, level: Level, ctx: Context) -> float:
-            return 0.0
+        def admits(self, level: Level, ctx: Context) -> bool:
+            return True
 
     method = SplitMix()
     site, fleet = federation(method)
@@ -230,7 +231,7 @@ def test_members_learn_each_for_itself_and_answer_with_the_mean_of_their_logits(
 )
 def test_absent_classes_are_masked_as_asked_in_every_members_loss(masking: str, loss: float) -> None:
     method = SplitMix(masking=masking)  # type: ignore[arg-type]
-    (phase,) = method.phases(Job(client(WIDE, labels=(0, 1)), 0, {}), context())
+    (phase,) = method.phases(Job(client(WIDE, labels=(0, 1)), 0, {}), context(), {})
     member = Fixed(math.log(2.0), math.log(3.0), math.log(7.0))
     net = Ensemble([member, member])
     found = phase.loss(net, (torch.zeros(1, 1), torch.tensor([1])), phase.extra)
@@ -280,13 +281,12 @@ def test_an_export_computes_what_members_computed_in_training() -> None:
 
 
 def test_clients_measure_the_statistics_of_the_bases_that_are_exported() -> None:
-    method, engine = SplitMix(), Serial()
+    method = SplitMix()
     site, fleet = federation(method)
-    engine.open(site)
     state = method.init(site.context(0))
     assert not [name for name in state if "running" in name]
-    inputs, _ = site.examples.take(torch.arange(len(site.examples)))
-    net = usable(method, state, FLEET_LEVELS[1], site, fleet, engine)
+    inputs, _ = everything(site)
+    net = usable(state, FLEET_LEVELS[1], site, fleet, serving(site))
     assert len(net.members) == 4
     for member in net.members:
         given = inputs @ member[0].weight.T + member[0].bias

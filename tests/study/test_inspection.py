@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_experiment import interrupted, run_config, write_config
+from small_experiment import SMALL, interrupted, run_config, write_config
 
 from potluck.core.errors import RunError
 from potluck.core.panels import Heatmap
+from potluck.core.types import Context, Tensors
 from potluck.methods.heterofl import HeteroFL
 from potluck.report.inspection import latest_state, lines, numbers_in, panels_of, quantities, spread, tables
 from potluck.study.record import RunDirectory
@@ -112,20 +115,22 @@ def test_what_is_no_run_or_has_no_round_is_refused(tmp_path: Path) -> None:
         quantities(recorded(tmp_path))
 
 
-@pytest.fixture
-def showing(monkeypatch: pytest.MonkeyPatch) -> None:
+@dataclass(frozen=True)
+class Showing(HeteroFL):
     """HeteroFL that shows its head and the round it was asked in."""
-    monkeypatch.setattr(
-        HeteroFL,
-        "panels",
-        lambda self, state, ctx: [Heatmap(f"round {ctx.round}", next(t for t in state.values() if t.dim() == 2))],
-    )
-    monkeypatch.setattr(HeteroFL, "diagnose", lambda self, state, ctx, joined: {"round": {"a": ctx.round}})
+
+    def panels(self, state: Tensors, ctx: Context) -> list[Heatmap]:
+        return [Heatmap(f"round {ctx.round}", next(t for t in state.values() if t.dim() == 2))]
+
+    def diagnose(self, state: Tensors, ctx: Context, joined: Mapping[str, int]) -> dict[str, Any]:
+        return {"round": {"a": ctx.round}}
 
 
-@pytest.mark.usefixtures("showing")
+SHOWING = SMALL.replace('name = "heterofl"', f'name = "{__name__}:Showing"')
+
+
 def test_the_method_is_asked_for_pictures_of_the_final_state(tmp_path: Path) -> None:
-    result = run_config(write_config(tmp_path), tmp_path / "run")
+    result = run_config(write_config(tmp_path, SHOWING), tmp_path / "run")
     run = RunDirectory(tmp_path / "run")
     run.checkpoint.unlink()  # a finished run can do without
     over_rounds, head = panels_of(run, None)
@@ -135,9 +140,8 @@ def test_the_method_is_asked_for_pictures_of_the_final_state(tmp_path: Path) -> 
     assert torch.equal(head.values, next(t for t in result.state.values() if t.dim() == 2))
 
 
-@pytest.mark.usefixtures("showing")
 def test_or_of_the_latest_state_of_an_unfinished_run(tmp_path: Path) -> None:
-    run = RunDirectory(interrupted(write_config(tmp_path), tmp_path / "run", after=2))
+    run = RunDirectory(interrupted(write_config(tmp_path, SHOWING), tmp_path / "run", after=2))
     assert latest_state(run)[1] == 2
     _, head = panels_of(run, None)
     assert isinstance(head, Heatmap)

@@ -11,6 +11,7 @@ from torch import nn
 
 import potluck
 from potluck.core.errors import ConfigError, ModelError
+from potluck.core.types import Level
 from potluck.study.config import read_config
 from potluck.study.experiment import from_config
 
@@ -24,6 +25,7 @@ class Digits(nn.Sequential):
 net = Digits()
 """
 OURS = 'model = { name = "heterofl-cnn", hidden = [4, 8, 8, 8] }'
+FULL, QUARTER = Level("full", 1.0), Level("quarter", 0.25)
 COMMAND = [sys.executable, "-c", "from potluck.cli import main; main()"]
 
 
@@ -79,7 +81,7 @@ def test_the_seed_decides_the_first_weights(beside):
     def first(*overrides):
         sys.modules.pop("own_digits", None)
         experiment = from_config(read_config(beside('"own_digits:net"'), overrides))
-        return experiment.task.model(1.0)[1].weight
+        return experiment.task.model(FULL)[1].weight
 
     torch.manual_seed(1)
     one = first()
@@ -90,10 +92,10 @@ def test_the_seed_decides_the_first_weights(beside):
 
 def test_a_class_takes_its_own_options_and_those_of_shrinking(beside):
     experiment = from_config(read_config(beside('{ name = "own_digits:Digits", hidden = 10, rounding = "round" }')))
-    assert experiment.task.model(1.0)[1].out_features == 10
-    assert experiment.task.model(0.25)[1].out_features == 2  # 2.5 to even
+    assert experiment.task.model(FULL)[1].out_features == 10
+    assert experiment.task.model(QUARTER)[1].out_features == 2  # 2.5 to even
     experiment = from_config(read_config(beside('{ name = "own_digits:Digits", hidden = 10 }')))
-    assert experiment.task.model(0.25)[1].out_features == 3
+    assert experiment.task.model(QUARTER)[1].out_features == 3
 
 
 def test_what_is_kept_whole_is_as_wide_on_every_level(beside, tmp_path):

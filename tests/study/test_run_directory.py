@@ -38,12 +38,23 @@ def test_it_holds_what_it_should(finished):
     assert {"config.toml", "metrics.jsonl", "final.safetensors"} <= names
     assert {"models/big.safetensors", "models/small.safetensors"} <= names
     assert any(name.startswith("checkpoint/") for name in names)
+    assert not any(name.startswith("personal/") for name in names)  # of a method that keeps nothing on clients
     assert not [name for name in names if "tmp" in name]
 
 
-def test_the_config_beside_it_is_the_resolved_one(finished):
-    config, directory, _ = finished
-    assert tomllib.loads((directory / "config.toml").read_text()) == read_config(config).resolved()
+def test_the_config_beside_it_is_the_resolved_one_with_its_recipe(finished):
+    config, directory, result = finished
+    written = tomllib.loads((directory / "config.toml").read_text())
+    recipe = written.pop("recipe")
+    assert written == read_config(config).resolved()
+    assert recipe == {
+        "run": result.experiment.recipe.run,
+        "classes": 10,
+        "goal": "classes",
+        "inputs": "float32:1x8x8",
+        "targets": "int64:",
+    }
+    assert len(recipe["run"]) == 64
 
 
 def test_the_config_is_there_before_the_first_round(tmp_path):
@@ -65,7 +76,7 @@ def test_metrics_are_one_line_per_round_with_every_field(finished):
     for record in records:
         assert set(record["levels"]) == {"big", "small"}
         assert record["clients"] == 3 == sum(found["clients"] for found in record["levels"].values())
-        assert record["failures"] == 0
+        assert (record["failures"], record["failed"], record["calibration_failures"]) == (0, [], 0)
         assert record["seconds"] > 0
     for record in records[1:]:  # evaluated every second round, and after the last
         for found in record["levels"].values():

@@ -9,7 +9,13 @@ import torch
 from small_experiment import SMALL
 from torch import nn
 
+from potluck.core import desk
+from potluck.core.clock import Clock
 from potluck.core.data import Arrays, Part
+from potluck.core.desk import ready_model, score_piece
+from potluck.core.memo import Memo
+from potluck.core.server import Server
+from potluck.core.store import Memory
 from potluck.core.types import Train
 from potluck.data.assignment import Fixed
 from potluck.data.dataset import Dataset
@@ -17,11 +23,11 @@ from potluck.data.partitions import partition_named
 from potluck.engines.local import Local
 from potluck.engines.serial import Serial
 from potluck.methods.heterofl import HeteroFL
-from potluck.study import scoring
 from potluck.study.config import parse_config
 from potluck.study.experiment import assemble, from_config
 from potluck.study.schema import Origin
-from potluck.study.scoring import PIECES, pieces, ready_model, score, score_levels
+from potluck.study.scoring import PIECES, pieces_of, score_levels
+from potluck.study.settings import FleetSection, Settings, TaskSection
 from whole import evaluate
 
 CLASSES, WORDS, LENGTH = 4, 7, 5
@@ -73,21 +79,15 @@ TWO = {"big": 1.0, "small": 0.5}
 
 
 def experiment_of(model, data, levels):
-    return assemble(
-        model=model,
-        data=data,
+    settings = Settings(
         method=HeteroFL(),
-        levels=levels,
-        clients=6,
-        rounds=2,
+        task=TaskSection(model="", rounds=2, calibration_clients=2),
+        fleet=FleetSection(clients=6, levels=levels, cohort=3),
         partition=partition_named("iid")(),
         assignment=Fixed(),
         train=Train(epochs=1),
-        cohort=3,
-        evaluate_every=1,
-        calibration_clients=2,
-        seed=0,
     )
+    return assemble(settings, model, data)
 
 
 def classes(tests, model=small, levels=TWO):
@@ -98,11 +98,11 @@ def next_tokens(tests):
     return experiment_of(words, Dataset(texts(60, 1), texts(tests, 2), WORDS, "next-token"), TWO)
 
 
-def opened(experiment, engine=None):
+def opened(experiment, engine=None, store=None):
+    """A server whose engine is ready for this experiment."""
     engine = engine or Serial()
-    engine.personal = {}
-    engine.open(experiment.site)
-    return engine
+    engine.open(experiment.site, experiment.desk, store or Memory(), Clock())
+    return Server(experiment.recipe, engine)
 
 
 def state_of(experiment, seed=0):
@@ -113,8 +113,8 @@ def require_whole(experiment, scored, state, tolerance=1e-9):
     """Accuracies to the bit; losses as far as products of other batches round alike."""
     assert set(scored.scores) == {level.name for level in experiment.task.levels}
     for level in experiment.task.levels:
-        net = ready_model(experiment.site, state, level, 0, scored.statistics[level.name])
-        whole = evaluate(net, experiment.test, experiment.task.goal, experiment.site.local)
+        net = ready_model(experiment.recipe, state, level, 0, scored.statistics[level.name], Memo())
+        whole = evaluate(net, experiment.test, experiment.task.goal, experiment.desk.local)
         found = scored.scores[level.name]
         assert set(found) == set(whole)
         for name, value in whole.items():
@@ -171,11 +171,11 @@ def test_pieces_are_every_example_once(tests, monkeypatch):
         seen.append(chosen)
         return {}
 
-    monkeypatch.setattr(scoring, "sums_over", note)
-    jobs = list(pieces(experiment, state_of(experiment), {"big": {}, "small": {}}, 0))
-    assert [job.client.level.name for job in jobs] == ["big"] * count + ["small"] * count
-    for job in jobs:
-        score(experiment.site, job, {})
+    monkeypatch.setattr(desk, "sums_over", note)
+    pieces = list(pieces_of(experiment, state_of(experiment), {"big": {}, "small": {}}, 0))
+    assert [piece.level.name for piece in pieces] == ["big"] * count + ["small"] * count
+    for piece in pieces:
+        score_piece(experiment.desk, piece)
     for of_level in (seen[:count], seen[count:]):
         assert torch.cat(of_level).tolist() == list(range(tests))
         sizes = [len(chosen) for chosen in of_level]
@@ -185,32 +185,31 @@ def test_pieces_are_every_example_once(tests, monkeypatch):
 @pytest.mark.parametrize("levels", [TWO, {"big": 1.0}])
 def test_two_evaluations_in_one_round_do_not_share_a_network(levels):
     experiment = classes(40, levels=levels)
-    engine, states = opened(experiment), [state_of(experiment, seed) for seed in range(2)]
+    server, states = opened(experiment), [state_of(experiment, seed) for seed in range(2)]
     scores = []
     for state in states:
-        scored = score_levels(experiment, engine, state, 0)
+        scored = score_levels(experiment, server, state, 0)
         require_whole(experiment, scored, state)
         scores.append(scored.scores)
     assert scores[0] != scores[1]
-    again = score_levels(experiment, engine, states[0], 0)
+    again = score_levels(experiment, server, states[0], 0)
     assert again.scores == scores[0]
 
 
 def test_a_network_is_set_up_once_for_all_pieces_of_an_occasion(monkeypatch):
     experiment, made = classes(40), []
-    real = scoring.ready_model
-    monkeypatch.setattr(scoring, "ready_model", lambda *given: (made.append(given[2].name), real(*given))[1])
-    engine, state = opened(experiment), state_of(experiment)
+    real = desk.ready_model
+    monkeypatch.setattr(desk, "ready_model", lambda *given: (made.append(given[2].name), real(*given))[1])
+    engine, state = opened(experiment).engine, state_of(experiment)
     for _ in range(2):
-        list(engine.map(score, pieces(experiment, state, {"big": {}, "small": {}}, 0)))
+        list(engine.share(score_piece, pieces_of(experiment, state, {"big": {}, "small": {}}, 0)))
     assert made == ["big", "small"] * 2
 
 
 def test_scoring_leaves_nothing_on_clients_and_counts_as_nobodys_update():
-    experiment = classes(40)
-    engine = opened(experiment)
-    scored = score_levels(experiment, engine, state_of(experiment), 0)
-    assert engine.personal == {}
+    experiment, store = classes(40), Memory()
+    scored = score_levels(experiment, opened(experiment, store=store), state_of(experiment), 0)
+    assert store.kept == {}
     assert scored.ledger.clients == 2 * 2  # those who measured statistics
 
 

@@ -11,6 +11,8 @@ from potluck.core.ways import trial
 from potluck.core.ways.step import same_ways, ways_of
 from potluck.study import run, watchers
 from potluck.study.config import read_config
+from potluck.study.experiment import from_config
+from potluck.study.recipes import recipe_table
 from potluck.study.tuning import fastest, told
 from potluck.study.watchers import Nobody
 
@@ -125,7 +127,7 @@ class Timing:
 
     def __call__(self, experiment, engine, state, macs):
         self.asked += 1
-        assert not experiment.site.ways
+        assert not experiment.recipe.ways
         return self.says
 
 
@@ -203,7 +205,9 @@ def test_the_choice_is_written_down_before_the_first_round(config, tmp_path, tim
     assert watcher.events == [("tuned", CHOSEN, TIMED), ("begins", 0)]
     resolved = read_config(config, ["engine.step=auto"]).resolved()
     written = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    recipe = written.pop("recipe")
     assert written == {**resolved, "engine": {**resolved["engine"], "step": CHOSEN}}
+    assert recipe == recipe_table(from_config(read_config(config)).recipe)  # ways are no part of its digest
     read_config(tmp_path / "run" / "config.toml")  # and it is a config
 
 

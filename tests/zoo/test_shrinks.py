@@ -116,7 +116,7 @@ def test_the_plan_can_be_read_off_the_two_networks(shrunk: Shrunk) -> None:
 def test_one_untouched_holder_changes_nothing(shrunk: Shrunk, width: float) -> None:
     state, plan = state_of(shrunk.wide), shrunk.plan[width]
     mean = HolderMean(state)
-    mean.add(plan.take(state), plan)
+    mean.add(plan.take(state), plan=plan)
     assert same(mean.result(), shrunk.state_before)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from potluck.contract.checks import CHECKS, ContractError
+from potluck.contract.checks import CHECKS
+from potluck.contract.playing import ContractError
 from potluck.core.errors import PotluckError
 from potluck.core.method import Method
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +49,19 @@ class Plain(Small):
         super().__init__(width, norm=False)
 
 
+def wide_mlp() -> nn.Module:
+    """A network that has nothing to do with the other."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, CLASSES))
+
+
+def half() -> nn.Module:
+    """The usual network at half its width."""
+    return Small(0.5)
+
+
+OWN_NETWORKS: dict[str, Callable[[], nn.Module]] = {"one": half, "other": wide_mlp}
+
+
 def patterns(count: int, seed: int) -> Arrays:
     """Noisy 4x4 images of four patterns: learnable, made up, in equal parts."""
     rng = torch.Generator().manual_seed(seed)
@@ -75,8 +88,8 @@ class Bench:
 
     def clients(self) -> list[Client]:
         """All the clients that the method admits."""
-        macs = dict.fromkeys(LEVELS, 1)
         fleet = self.experiment.fleet
+        macs = {level.name: 1 for level in fleet.levels}
         return draw_cohort(self.method, fleet, len(fleet), macs, self.context())
 
     def job(self, state: Tensors, client: Client, round: int = 0) -> Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +11,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from potluck.contract.bench import Bench, Small, copy, make_bench, make_even_bench
-from potluck.core.clock import Clock
-from potluck.core.engine import Engine
+from potluck.contract.bench import Small, copy, make_bench, make_even_bench
+from potluck.contract.layout import layout_does_not_show
+from potluck.contract.own import levels_may_have_their_own, nothing_learned_is_lost, own_models_are_used
+from potluck.contract.playing import difference, played, require, serially
 from potluck.core.method import Method
-from potluck.core.server import Server, first_state
-from potluck.core.store import Memory
-from potluck.core.types import Tensors, Update
+from potluck.core.types import Update
 from potluck.engines import make_engine
 from potluck.parts.cost.level import count_parameters
 from potluck.study.run import execute
@@ -27,35 +26,6 @@ from potluck.study.watchers import Nobody, Record
 ORDER_TOLERANCE = 1e-6  # sums in another order differ in the last bits only
 
 Check = Callable[[Method], None]
-
-
-class ContractError(Exception):
-    """A method does not do what Potluck expects of every method."""
-
-
-def require(holds: bool, otherwise: str) -> None:
-    """Break off with a sentence unless something holds."""
-    if not holds:
-        raise ContractError(otherwise)
-
-
-def difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str:
-    """What is not bit for bit the same in two sets of tensors; empty if nothing is."""
-    if set(one) != set(other):
-        return f"the names {sorted(set(one) ^ set(other))} are on one side only"
-    unequal = [name for name in one if not torch.equal(one[name], other[name])]
-    return f"{unequal} differ" if unequal else ""
-
-
-def played(bench: Bench, engine: Engine, rounds: int = 1) -> Tensors:
-    """The state after some real rounds."""
-    experiment, clock = bench.experiment, Clock()
-    engine.open(experiment.site, experiment.desk, Memory(), clock)
-    server = Server(experiment.recipe, engine, clock=clock)
-    state = first_state(bench.method, bench.context())
-    for round in range(rounds):
-        state, _ = server.play(state, bench.clients(), bench.context(round))
-    return state
 
 
 def settings_are_a_config(method: Method) -> None:
@@ -123,16 +93,16 @@ def nobody_trains_nothing_changes(method: Method) -> None:
 
 def training_changes_the_state(method: Method) -> None:
     bench = make_bench(method)
-    state = method.init(bench.context())
-    require(
-        bool(difference(state, played(bench, make_engine("serial")))), "after a real round the state is what it was"
-    )
+    state, after = method.init(bench.context()), serially(bench)
+    require(not after.failures, f"in a real round, {after.failures[0] if after.failures else ''}")
+    moved = bool(difference(state, after.state)) or (not method.shares_model and bool(after.kept))
+    require(moved, "after a real round the state is what it was")
 
 
 def one_level_is_fedavg(method: Method) -> None:
     if not method.reduces_to_fedavg:
         return
-    ours, theirs = (played(make_even_bench(m), make_engine("serial"), rounds=2) for m in (method, Method()))
+    ours, theirs = (serially(make_even_bench(m), rounds=2).state for m in (method, Method()))
     require(
         not difference(ours, theirs), f"with one level and equal clients it is not FedAvg: {difference(ours, theirs)}"
     )
@@ -160,6 +130,8 @@ def what_nobody_sends_survives(method: Method) -> None:
     bench = make_bench(method)
     state = method.init(bench.context())
     updates = [bench.untouched(state, client) for client in bench.clients()]
+    if not updates[0].payload:
+        return
     missing = sorted(updates[0].payload)[0]
     without = [replace(u, payload={k: t for k, t in u.payload.items() if k != missing}) for u in updates]
     after = method.aggregate(state, iter(without), bench.context())
@@ -172,7 +144,7 @@ def what_nobody_sends_survives(method: Method) -> None:
 
 def client_needs_only_its_payload(method: Method) -> None:
     bench = make_bench(method)
-    state = played(bench, make_engine("serial"))
+    state = serially(bench).state
     images = bench.experiment.test.take(torch.arange(8))[0]
     for client in bench.clients():
         job, used = bench.job(state, client, round=1), bench.experiment.site.context(1)
@@ -182,8 +154,10 @@ def client_needs_only_its_payload(method: Method) -> None:
 
 
 def export_is_plain(method: Method) -> None:
+    if not method.shares_model:
+        return
     bench = make_bench(method)
-    state = played(bench, make_engine("serial"))
+    state = serially(bench).state
     sizes = []
     for level in sorted(bench.experiment.admitted(), key=lambda level: level.ratio):
         net = method.export(state, level, bench.context(1))
@@ -204,14 +178,14 @@ def export_is_plain(method: Method) -> None:
 
 
 def engines_agree(method: Method) -> None:
-    states = []
+    found = []
     for name, workers in (("serial", 0), ("local", 2)):
         engine = make_engine(name, workers)
         try:
-            states.append(played(make_bench(method), engine, rounds=2))
+            found.append(played(make_bench(method), engine, rounds=2).tensors())
         finally:
             engine.close()
-    require(not difference(*states), f"engines 'serial' and 'local' disagree: {difference(*states)}")
+    require(not difference(*found), f"engines 'serial' and 'local' disagree: {difference(*found)}")
 
 
 class Interrupt(Nobody):
@@ -245,6 +219,10 @@ CHECKS: dict[str, Check] = {
     "it leaves its inputs alone": inputs_are_left_alone,
     "nobody trains, nothing changes": nobody_trains_nothing_changes,
     "training changes the state": training_changes_the_state,
+    "nothing learned is lost": nothing_learned_is_lost,
+    "a client's own model is used": own_models_are_used,
+    "levels may have networks of their own": levels_may_have_their_own,
+    "the layout of tensors does not show": layout_does_not_show,
     "one level is FedAvg": one_level_is_fedavg,
     "the order of updates does not matter": order_does_not_matter,
     "what nobody sends survives": what_nobody_sends_survives,

@@ -15,17 +15,17 @@ OURS = (Path(__file__).parents[1], Path(torch.__file__).parent)
 
 def foreign_failure(error: BaseException) -> str:
     """Where code that is not ours failed, and how; empty if none of it ran."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_foreign(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_foreign(frame.filename, frame.name)]
     if not frames:
         return ""
     last = frames[-1]
     return f"{last.name} in {last.filename}:{last.lineno} raised {type(error).__name__}: {error}"
 
 
-def is_foreign(file: str) -> bool:
-    """Whether a file is neither ours nor PyTorch's nor Python's own."""
+def is_foreign(file: str, function: str = "") -> bool:
+    """Whether a function is neither ours nor PyTorch's nor Python's own; dataclasses write some in no file."""
     if file.startswith("<"):
-        return file.startswith(("<stdin", "<string", "<ipython"))
+        return file.startswith(("<stdin", "<string", "<ipython")) and not function.startswith("__")
     path = Path(file)
     if any(path.is_relative_to(place) for place in OURS):
         return False

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from potluck.core.client import Site
 from potluck.core.data import batches
 from potluck.core.errors import UpdateError
 from potluck.core.form import Form, form_of
 from potluck.core.random import seeded
-from potluck.core.site import Site
 from potluck.core.types import Batch, Job, Tensors, Update
 
 BATCHES = "batches"
@@ -83,7 +83,8 @@ def calibrate(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors
     with seeded(ctx.seed, "calibrate", job.round, job.client.id):
         net = site.placed(site.method.localize(job, ctx, personal))
         rng, size = ctx.rng("calibrate", job.client.id), site.task.train.batch_size
-        sums = measure(net, site.moved(batches(site.holder.examples(job.client.id), size, 1, rng)))
+        stream = batches(site.holder.examples(job.client.id), size, 1, rng)
+        sums = measure(net, site.moved(stream))
     if not sums:
         raise UpdateError("the client has no batch of two examples or more, on which batch norm could be measured")
     return sums, {}

@@ -1,18 +1,90 @@
-"""A client's side: the one thing it does when a training job arrives."""
+"""A client's side: the place it lives in, and the one thing it does when a training job arrives."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from potluck.core.data import Examples, Holder, batches
 from potluck.core.errors import UpdateError
 from potluck.core.fit import fit, in_round
+from potluck.core.memo import Memo
+from potluck.core.method import Method
 from potluck.core.random import seeded
-from potluck.core.site import Site
-from potluck.core.types import Job, Tensors
+from potluck.core.recipe import Recipe
+from potluck.core.types import Batch, Context, Job, Phase, Task, Tensors
 from potluck.core.ways.way import Way, way_of
+
+HOST = "cpu"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a place that runs clients has before any job arrives. The data in it never leave with an update."""
+
+    recipe: Recipe
+    holder: Holder
+    device: str = HOST
+    works: Mapping[str, Work] = field(default_factory=dict)  # what a job can ask for here, beside what it always can
+    memo: Memo = field(default_factory=Memo, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.device != HOST:
+            self.memo.frozen = None  # a network that moves takes its parameters along: none may be another's
+
+    @property
+    def method(self) -> Method:
+        return self.recipe.method
+
+    @property
+    def task(self) -> Task:
+        return self.recipe.task
+
+    def context(self, round: int) -> Context:
+        """The context of a round here; networks and plans made in one round serve the next."""
+        return Context(self.recipe.task, round, self.recipe.seed, self.memo)
+
+    def batches(self, job: Job, number: int, phase: Phase) -> Iterator[Batch]:
+        """What a client trains on in one of its phases."""
+        settings, rng = (
+            phase.train or self.recipe.task.train,
+            self.context(job.round).rng("batches", job.client.id, number),
+        )
+        stream = batches(self.source(job, phase), settings.batch_size, settings.epochs, rng)
+        return stream if self.device == HOST else self.moved(stream)
+
+    def source(self, job: Job, phase: Phase) -> Examples:
+        """The examples that a phase trains on."""
+        if phase.source == "private":
+            return self.holder.examples(job.client.id)
+        if self.task.proxy is None:
+            raise UpdateError("a phase trains on proxy data, but the task has none")
+        return self.task.proxy
+
+    def moved(self, stream: Iterator[Batch]) -> Iterator[Batch]:
+        """Batches where networks are trained."""
+        return ((inputs.to(self.device), targets.to(self.device)) for inputs, targets in stream)
+
+    def placed(self, net: nn.Module) -> nn.Module:
+        """A network where networks are trained."""
+        return net if self.device == HOST else net.to(self.device)
+
+    def here(self, phase: Phase) -> Phase:
+        """A phase whose tensors are where networks are trained."""
+        if self.device == HOST or not phase.extra:
+            return phase
+        return replace(phase, extra={name: tensor.to(self.device) for name, tensor in phase.extra.items()})
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "memo": Memo(frozen=None if self.memo.frozen is None else {})}  # each process its own
+
+
+Work = Callable[[Site, Job, Tensors], tuple[Tensors, Tensors]]
+"""(site, job, what stayed on the client) -> (what is sent back, what stays; nothing: what stayed stays)."""
 
 
 def train(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
@@ -24,16 +96,16 @@ def train_in(
     way: Way, site: Site, job: Job, personal: Tensors, most_batches: int | None = None
 ) -> tuple[Tensors, Tensors]:
     """`train` in a given way; with a limit, only the first batches of every phase."""
-    ctx = site.context(job.round)
+    ctx, method = site.context(job.round), site.recipe.method
     with seeded(ctx.seed, "train", job.round, job.client.id):
-        net = site.placed(site.method.localize(job, ctx, personal))
+        net = site.placed(method.localize(job, ctx, personal))
         require_trainable(net, job.client.size)
         with way.arranged(net):
-            for number, phase in enumerate(site.method.phases(job, ctx, personal)):
-                settings = in_round(site.settings(phase), job.round, site.task.rounds)
+            for number, phase in enumerate(method.phases(job, ctx, personal)):
+                settings = in_round(phase.train or ctx.task.train, job.round, ctx.task.rounds)
                 stream = islice(site.batches(job, number, phase), most_batches)
                 fit(net, way.phase(site.here(phase), settings), map(way.batch, stream), settings)
-        return site.method.collect(net, job, ctx)
+        return method.collect(net, job, ctx)
 
 
 def require_trainable(net: nn.Module, examples: int) -> None:

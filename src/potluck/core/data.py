@@ -170,9 +170,3 @@ def batches(examples: Examples, size: int, epochs: int, rng: torch.Generator) ->
             parts[-2:] = [torch.cat(parts[-2:])]
         for part in parts:
             yield examples.take(part, rng)
-
-
-def chunks(examples: Examples, size: int) -> Iterator[Batch]:
-    """All examples in order, as they are, `size` at a time."""
-    for index in torch.split(torch.arange(len(examples)), size):
-        yield examples.take(index)

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from potluck.core.calibration import install
+from potluck.core.client import HOST
 from potluck.core.data import Examples
 from potluck.core.evaluate import LocalTest, as_tensors, batch_size, sums_over
 from potluck.core.memo import Memo
 from potluck.core.names import inside
 from potluck.core.recipe import Recipe
-from potluck.core.site import HOST
 from potluck.core.types import Level, Tensors
 
 STATE, STATISTICS = "state", "statistics"

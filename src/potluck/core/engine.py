@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from potluck.core.client import Site
 from potluck.core.clock import Clock
 from potluck.core.desk import Chore, Desk, Piece
-from potluck.core.site import Site
 from potluck.core.store import Store
 from potluck.core.types import Job, Tensors, Update
 

@@ -81,12 +81,6 @@ def optimizer_of(named: Iterable[tuple[str, Tensor]], decays: Callable[[str], bo
     return torch.optim.SGD(groups, lr=train.lr, fused=real)
 
 
-def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> None:
-    """Train a network in place on a stream of batches, at the settings' own rate."""
-    with frozen(p for name, p in net.named_parameters() if p.requires_grad and not phase.trains(name)):
-        descend(net, phase, stream, train)
-
-
 @contextmanager
 def frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
     """Take parameters out of training for a while; those their author froze are not ours to thaw."""
@@ -100,15 +94,16 @@ def frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def descend(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> None:
-    """One optimiser step per batch, on what is to be trained."""
-    named = [(name, p) for name, p in net.named_parameters() if p.requires_grad]
-    optimizer = optimizer_of(named, phase.decays, train)
-    trained = [p for _, p in named]
-    net.train()
-    for batch in stream:
-        optimizer.zero_grad()
-        phase.loss(net, batch, phase.extra).backward()
-        if train.clip:
-            nn.utils.clip_grad_norm_(trained, train.clip)
-        optimizer.step()
+def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> None:
+    """Train a network in place on a stream of batches, one optimiser step per batch, at the settings' own rate."""
+    with frozen(p for name, p in net.named_parameters() if p.requires_grad and not phase.trains(name)):
+        named = [(name, p) for name, p in net.named_parameters() if p.requires_grad]
+        optimizer = optimizer_of(named, phase.decays, train)
+        trained = [p for _, p in named]
+        net.train()
+        for batch in stream:
+            optimizer.zero_grad()
+            phase.loss(net, batch, phase.extra).backward()
+            if train.clip:
+                nn.utils.clip_grad_norm_(trained, train.clip)
+            optimizer.step()

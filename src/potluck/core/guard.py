@@ -1,19 +1,27 @@
-"""Nothing touches an aggregate before it was checked against what was issued to that client for that round."""
+"""Nothing touches an aggregate before it was checked against what was issued to that client for that round.
+
+What an honest client would answer is found by taking its part without training, once for each level and form of
+payload.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from annotated_types import Gt
 from torch import Tensor
 
+from potluck.core.calibration import statistics_form
 from potluck.core.errors import UpdateError
-from potluck.core.form import Form
-from potluck.core.types import Job, Update
+from potluck.core.form import Form, form_of
+from potluck.core.method import Method
+from potluck.core.own_score import score_form
+from potluck.core.random import seeded
+from potluck.core.types import Client, Context, Job, Task, Update
 
 LARGEST = torch.finfo(torch.float32).max
 SHOWN = 3  # names that a reason lists
@@ -29,72 +37,82 @@ class Guard:
         """Refuse an update, with the reason, that is not an answer to this job."""
         if update.failure:
             raise UpdateError(update.failure)
-        require_answer(update, job)
-        require_tensors(update.payload)
-        require_form(update.payload, form)
-        self.require_size(update.payload, job.payload)
+        if (update.run, update.round, update.client.id) != (job.run, job.round, job.client.id):
+            raise UpdateError(misdirected(update, job))
+        if not fits(update.payload, form):
+            raise UpdateError(misfit(update.payload, form))
+        size, ones = norm(update.payload), math.sqrt(sum(spec.shape.numel() for spec in form.values()))
+        if not size <= min(self.bound * ones, LARGEST):
+            self.check_size(update.payload, size, max(norm(job.payload), ones))
 
-    def require_size(self, sent: Mapping[str, Tensor], issued: Mapping[str, Tensor]) -> None:
+    def check_size(self, sent: Mapping[str, Tensor], size: float, usual: float) -> None:
         """‖sent‖ ≤ bound · max(‖issued‖, √n), over all n scalars; what is not finite has no norm.
 
-        The second term is the norm of n ones: it lets an update grow from a start at zero. It is also quick, so what
-        was issued is only measured where it decides.
+        √n is the norm of n ones: it lets an update grow from a start at zero. It is also known at once, so what was
+        issued is only measured where that decides.
         """
-        size, ones = norm(sent), math.sqrt(sum(tensor.numel() for tensor in sent.values()))
-        if size <= min(self.bound * ones, LARGEST):
-            return
-        require_finite(sent)
-        limit = self.bound * max(norm(issued), ones)
-        if size > limit:
-            raise UpdateError(f"its norm is {size:.3g}, but it may be {limit:.3g} at most ([guard] bound)")
+        for name, tensor in sent.items():
+            if not is_finite(tensor):
+                raise UpdateError(f"'{name}' has values that are not finite")
+        if size > self.bound * usual:
+            raise UpdateError(f"its norm is {size:.3g}, but it may be {self.bound * usual:.3g} at most ([guard] bound)")
 
 
-def require_answer(update: Update, job: Job) -> None:
-    """Refuse what answers another question, or is somebody else's answer."""
+def misdirected(update: Update, job: Job) -> str:
+    """Which other question an update answers, or whose answer it is."""
     if update.run != job.run:
-        raise UpdateError(f"it is for run {update.run[:12] or '(none)'}, but this is run {job.run[:12] or '(none)'}")
+        return f"it is for run {update.run[:12] or '(none)'}, but this is run {job.run[:12] or '(none)'}"
     if update.round != job.round:
-        raise UpdateError(f"it is for round {update.round + 1}, but round {job.round + 1} is being played")
-    if update.client.id != job.client.id:
-        raise UpdateError(f"it says that it is client {update.client.id}'s, but client {job.client.id} was asked")
+        return f"it is for round {update.round + 1}, but round {job.round + 1} is being played"
+    return f"it says that it is client {update.client.id}'s, but client {job.client.id} was asked"
 
 
-def require_tensors(payload: Any) -> None:
-    """Refuse what is no mapping from names to dense tensors in main memory."""
-    if not isinstance(payload, Mapping):
-        raise UpdateError(f"it is a {type(payload).__name__}, but it should be named tensors")
-    for name, tensor in payload.items():
-        if not isinstance(name, str):
-            raise UpdateError(f"it names a tensor {name!r}, but names are text")
-        if not isinstance(tensor, Tensor):
-            raise UpdateError(f"'{name}' is a {type(tensor).__name__}, but it should be a tensor")
-        if tensor.layout is not torch.strided or tensor.is_quantized:
-            raise UpdateError(f"'{name}' is not a dense tensor but {tensor.layout}")
-        if tensor.is_meta:
-            raise UpdateError(f"'{name}' has a shape but no values (it is on the meta device)")
+def fits(payload: Any, form: Form) -> bool:
+    """Whether these are dense tensors in memory of the names, shapes and types that were asked for."""
+    if not isinstance(payload, dict) or len(payload) != len(form):
+        return False
+    for name, (shape, dtype) in form.items():
+        tensor = payload.get(name)
+        if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_meta:
+            return False
+        if tensor.dtype is not dtype or tensor.shape != shape:
+            return False
+    return True
 
 
-def require_form(payload: Mapping[str, Tensor], form: Form) -> None:
-    """Refuse other names, shapes and types than those that were asked for."""
-    for name, tensor in payload.items():
-        expected = form.get(name)
-        if expected is None or tensor.shape != expected.shape or tensor.dtype is not expected.dtype:
-            raise UpdateError(misfit(payload, form))
-    if len(payload) != len(form):
-        raise UpdateError(misfit(payload, form))
-
-
-def misfit(payload: Mapping[str, Tensor], form: Form) -> str:
-    """What is wrong with names, shapes or types, in a sentence."""
+def misfit(payload: Any, form: Form) -> str:
+    """Why tensors do not fit, in a sentence."""
+    if unsendable := obstacle(payload):
+        return unsendable
     missing, extra = ([n for n in one if n not in other] for one, other in ((form, payload), (payload, form)))
     if missing or extra:
         parts = [("lacks", missing), ("has the unknown", extra)]
         return "it " + " and ".join(f"{verb} {listed(names)}" for verb, names in parts if names)
+    name = next(name for name, tensor in payload.items() if form_of({name: tensor})[name] != form[name])
+    if payload[name].shape != form[name].shape:
+        return f"'{name}' has the shape {tuple(payload[name].shape)}, but it should have {tuple(form[name].shape)}"
+    return f"'{name}' is of {payload[name].dtype}, but it should be of {form[name].dtype}"
+
+
+def require_tensors(payload: Any) -> None:
+    """Refuse what could not be sent at all."""
+    if unsendable := obstacle(payload):
+        raise UpdateError(unsendable)
+
+
+def obstacle(payload: Any) -> str:
+    """Why something is no mapping from names to dense tensors in memory; empty if it is."""
+    if not isinstance(payload, dict):
+        return f"it is a {type(payload).__name__}, but it should be a dictionary of named tensors"
     for name, tensor in payload.items():
-        if tensor.shape != form[name].shape:
-            return f"'{name}' has the shape {tuple(tensor.shape)}, but it should have {tuple(form[name].shape)}"
-        if tensor.dtype is not form[name].dtype:
-            return f"'{name}' is of {tensor.dtype}, but it should be of {form[name].dtype}"
+        if not isinstance(name, str):
+            return f"it names a tensor {name!r}, but names are text"
+        if not isinstance(tensor, Tensor):
+            return f"'{name}' is a {type(tensor).__name__}, but it should be a tensor"
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+            return f"'{name}' is not a dense tensor but {'nested' if tensor.is_nested else tensor.layout}"
+        if tensor.is_meta:
+            return f"'{name}' has a shape but no values (it is on the meta device)"
     return ""
 
 
@@ -106,24 +124,71 @@ def listed(names: list[str]) -> str:
 
 def norm(tensors: Mapping[str, Tensor]) -> float:
     """The L2 norm over all scalars; infinite or not a number where one of them is."""
-    return math.sqrt(sum(map(squared, tensors.values())))
+    total = 0.0
+    for tensor in tensors.values():
+        flat = tensor.detach().reshape(-1)
+        quick = float(flat.dot(flat)) if flat.dtype is torch.float32 else math.inf
+        total += (
+            quick if math.isfinite(quick) else float(in_double(flat).square().sum())
+        )  # squares may overflow float32
+    return math.sqrt(total)
 
 
-def squared(tensor: Tensor) -> float:
-    """‖t‖², in a type that no finite float32 can overflow."""
-    flat = tensor.detach().reshape(-1)
-    if flat.dtype is torch.float32:
-        quick = float(flat.dot(flat))
-        if math.isfinite(quick):
-            return quick
-    if flat.is_complex():
-        flat = torch.view_as_real(flat).reshape(-1)
-    return float(flat.double().square().sum())
+def in_double(tensor: Tensor) -> Tensor:
+    """The same numbers in double precision; complex ones as pairs."""
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).double()
 
 
-def require_finite(tensors: Mapping[str, Tensor]) -> None:
-    """Refuse values that are not finite, or would not be once they are float32."""
-    for name, tensor in tensors.items():
-        values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-        if values.is_floating_point() and not torch.isfinite(values.float()).all():
-            raise UpdateError(f"'{name}' has values that are not finite")
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers are finite, and would be as float32."""
+    return (not tensor.is_floating_point() and not tensor.is_complex()) or bool(
+        in_double(tensor).float().isfinite().all()
+    )
+
+
+class Expected(NamedTuple):
+    """What an honest client does with a job."""
+
+    form: Form  # of its answer
+    epochs: int  # over its own examples
+    proxy_epochs: int  # over the public ones
+
+    def examples(self, client: Client, task: Task) -> int:
+        """How often a client trains on an example, all phases and epochs together."""
+        return self.epochs * client.size + self.proxy_epochs * (len(task.proxy) if task.proxy is not None else 0)
+
+
+NOTHING = Expected({}, 0, 0)
+
+
+def expected(method: Method, job: Job, ctx: Context) -> Expected:
+    """What an honest client does with a job."""
+    sent = tuple((name, tensor.shape, tensor.dtype) for name, tensor in job.payload.items())
+    key = (expected, method, job.work, job.client.level, sent)
+    if key not in ctx.memo.made:
+        ctx.memo.keep(key, tried(method, job, ctx))
+    form: Form = ctx.memo.made[key]
+    if job.work != "train":
+        return Expected(form, 0, 0)
+    where = (expected, method, job.client.level)
+    return Expected(form, *ctx.memo.latest(where, (job.round,), lambda: epochs_of(method, job, ctx)))
+
+
+def tried(method: Method, job: Job, ctx: Context) -> Form:
+    """The form of a client's answer, found by taking its part without training."""
+    if job.work == "score":
+        return score_form(ctx.task.goal)
+    with seeded(ctx.seed, "expected"):
+        if job.work == "calibrate":
+            return statistics_form(method.localize(job, ctx, {}), ctx.task.example[0])
+        return method.expects(job, ctx)
+
+
+def epochs_of(method: Method, job: Job, ctx: Context) -> tuple[int, int]:
+    """How often clients of a level go over their own examples in a round, and over the public ones."""
+    with seeded(ctx.seed, "expected"):
+        phases = method.phases(job, ctx, {})
+    epochs = {"private": 0, "proxy": 0}
+    for phase in phases:
+        epochs[phase.source] += (phase.train or ctx.task.train).epochs
+    return epochs["private"], epochs["proxy"]

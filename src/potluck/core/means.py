@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from potluck.core.tensors import approach, mean_type, restore_type
+from potluck.core.tensors import approach, is_whole, mean_type, restore_type
 from potluck.core.types import Tensors
 
 
@@ -40,7 +40,7 @@ class NameMean:
         for name, tensor in tensors.items() if weight > 0 else ():
             old = self.state[name]
             self.weights[name] = self.weights.get(name, 0.0) + weight
-            if old.is_floating_point():
+            if not is_whole(old):
                 if name not in self.means:
                     self.means[name] = torch.empty(tensor.shape, dtype=mean_type(old))
                 approach(self.means[name], tensor, weight / self.weights[name])
@@ -55,4 +55,4 @@ class NameMean:
     def mean(self, name: str) -> Tensor:
         """The mean of one tensor, in the type that the state has."""
         old, found = self.state[name], self.means[name]
-        return restore_type(found if old.is_floating_point() else found / self.weights[name], old)
+        return restore_type(found / self.weights[name] if is_whole(old) else found, old)

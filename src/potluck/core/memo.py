@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -18,25 +17,19 @@ REMEMBERED = 64  # results kept per function: windows that roll ask for new plan
 class Memo:
     """Results by what they depend on: the function that made them and its arguments."""
 
-    made: dict[object, OrderedDict[tuple[Hashable, ...], Any]] = field(default_factory=dict)
+    made: dict[tuple[Hashable, ...], Any] = field(default_factory=dict)
+    counts: dict[Hashable, int] = field(default_factory=dict)  # of results, by function
     newest: dict[Hashable, tuple[tuple[object, ...], Any]] = field(default_factory=dict)
-    frozen: dict[str, nn.Parameter] | None = field(default_factory=dict)  # of networks built here; None: not shared
+    frozen: dict[Hashable, list[nn.Parameter]] | None = field(default_factory=dict)  # in networks; None: not shared
 
-    def once(self, make: object, args: tuple[Hashable, ...], call: Callable[[], Made]) -> Made:
-        """The result for these arguments; the oldest result of a function goes when there are too many.
-
-        >>> memo = Memo()
-        >>> memo.once(abs, (-2,), lambda: abs(-2)), memo.once(abs, (-2,), lambda: 0)
-        (2, 2)
-        """
-        results = self.made.setdefault(make, OrderedDict())
-        if args in results:
-            results.move_to_end(args)
+    def keep(self, key: tuple[Hashable, ...], result: object) -> None:
+        """Remember a result by function and arguments; the oldest of that function goes when there are too many."""
+        function = key[0]
+        if self.counts.get(function, 0) >= REMEMBERED:
+            del self.made[next(known for known in self.made if known[0] == function)]
         else:
-            results[args] = call()
-            if len(results) > REMEMBERED:
-                results.popitem(last=False)
-        return cast(Made, results[args])
+            self.counts[function] = self.counts.get(function, 0) + 1
+        self.made[key] = result
 
     def latest(self, where: Hashable, args: tuple[object, ...], call: Callable[[], Made]) -> Made:
         """The result for these arguments, of which only the newest is kept for a place.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
 
 from torch import Tensor, nn
 
@@ -15,6 +16,9 @@ from potluck.core.plug import unknown
 
 if TYPE_CHECKING:
     from potluck.core.types import Level
+
+
+SHARERS: WeakSet[nn.Module] = WeakSet()  # networks of this process whose frozen parameters may be those of others
 
 
 class Networks(Protocol):
@@ -57,20 +61,29 @@ class ByName:
         return {name: tensor for level, net in ready.items() for name, tensor in under(level, net.state_dict()).items()}
 
 
-def share_frozen(net: nn.Module, known: dict[str, nn.Parameter]) -> nn.Module:
+def share_frozen(net: nn.Module, known: dict[Hashable, list[nn.Parameter]]) -> nn.Module:
     """Let equal frozen parameters be one object in all networks of a process: nobody trains them."""
     for path, module in net.named_modules():
         for own, parameter in list(module._parameters.items()):
-            if parameter is None or parameter.requires_grad:
+            if parameter is None or parameter.requires_grad or parameter.is_meta:
                 continue
-            name = f"{path}.{own}"
-            shared = known.setdefault(name, parameter)
-            if shared is not parameter and same_values(shared, parameter):
+            alike = known.setdefault((path, own, parameter.shape, parameter.dtype, parameter.device), [])
+            shared = next((each for each in alike if each is parameter or each.equal(parameter)), None)
+            if shared is None:
+                alike.append(parameter)
+            else:
                 module._parameters[own] = shared
+            SHARERS.add(net)
     return net
 
 
-def same_values(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal in type, shape, place and value."""
-    alike = one.dtype == other.dtype and one.shape == other.shape and one.device == other.device
-    return alike and not one.is_meta and bool(one.equal(other))
+def unshare(net: nn.Module) -> nn.Module:
+    """Give a network frozen parameters of its own, before one of them gets another value."""
+    if net in SHARERS:
+        own: dict[nn.Parameter, nn.Parameter] = {}  # a parameter under two names stays one
+        for module in net.modules():
+            for name, parameter in module._parameters.items():
+                if parameter is not None and not parameter.requires_grad:
+                    own.setdefault(parameter, nn.Parameter(parameter.detach().clone(), requires_grad=False))
+                    module._parameters[name] = own[parameter]
+    return net

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from potluck.core.client import Site
 from potluck.core.errors import UpdateError
 from potluck.core.evaluate import as_tensors, batch_size, sums_over
 from potluck.core.form import Form, Spec
 from potluck.core.random import seeded
-from potluck.core.site import Site
 from potluck.core.types import Goal, Job, Tensors
 
 MEASURES: dict[Goal, tuple[str, ...]] = {

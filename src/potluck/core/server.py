@@ -15,13 +15,11 @@ from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import UpdateError
 from potluck.core.fleet import Fleet
-from potluck.core.forms import expected
-from potluck.core.guard import Guard
+from potluck.core.guard import NOTHING, Guard, expected
 from potluck.core.method import Method
 from potluck.core.recipe import Recipe
 from potluck.core.tensors import laid_out, size_in_bytes
 from potluck.core.types import Client, Context, Job, Tensors, Update
-from potluck.core.workload import examples_trained
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,6 @@ class Ledger:
         return self.clients - len(self.failures)
 
 
-def ignore(seen: object) -> None:
-    """Watch nothing."""
-
-
 @dataclass(frozen=True)
 class Server:
     """What a server needs beside its state, from the first round to the last."""
@@ -69,8 +63,8 @@ class Server:
     clock: Clock = field(default_factory=Clock)
     macs: Mapping[str, int] = field(default_factory=dict)  # of one example's forward pass, by level
     stacks: Mapping[str, int] = field(default_factory=dict)  # how many clients of a level are trained at once
-    client_done: Callable[[Update], None] = ignore
-    client_failed: Callable[[Failure], None] = ignore
+    client_done: Callable[[Update], None] | None = None
+    client_failed: Callable[[Failure], None] | None = None
 
     def play(
         self, state: Tensors, cohort: Iterable[Client], ctx: Context, meanwhile: Callable[[], None] = lambda: None
@@ -118,26 +112,24 @@ class Server:
 
         for update in self.engine.map(noted()):
             job = issued.popleft()
-            self.count(update, job, ctx, ledger)
-            try:
-                with self.clock.spent("guard"):
-                    self.guard.check(update, job, expected(self.recipe.method, job, ctx))
-                    ledger.bytes_up += size_in_bytes(update.payload)
-            except UpdateError as error:
-                ledger.failures.append(Failure(job.client.id, job.client.level.name, job.round + 1, str(error)))
-                self.client_failed(ledger.failures[-1])
-                continue
+            level = job.client.level.name
+            ledger.clients += 1
+            ledger.per_level[level] = ledger.per_level.get(level, 0) + 1
+            ledger.client_seconds += update.seconds
+            if self.client_done:
+                self.client_done(update)
+            with self.clock.spent("guard"):
+                try:
+                    honest = NOTHING if update.failure else expected(self.recipe.method, job, ctx)
+                    ledger.macs += self.macs.get(level, 0) * honest.examples(job.client, ctx.task)
+                    self.guard.check(update, job, honest.form)
+                except UpdateError as error:
+                    ledger.failures.append(Failure(job.client.id, level, job.round + 1, str(error)))
+                    if self.client_failed:
+                        self.client_failed(ledger.failures[-1])
+                    continue
+                ledger.bytes_up += size_in_bytes(update.payload)
             yield update
-
-    def count(self, update: Update, job: Job, ctx: Context, ledger: Ledger) -> None:
-        """Enter one answer into the books, whether or not it can be used."""
-        level = job.client.level.name
-        ledger.clients += 1
-        ledger.per_level[level] = ledger.per_level.get(level, 0) + 1
-        ledger.client_seconds += update.seconds
-        if job.work == "train" and not update.failure:
-            ledger.macs += self.macs.get(level, 0) * examples_trained(self.recipe.method, job, ctx)
-        self.client_done(update)
 
 
 def first_state(method: Method, ctx: Context) -> Tensors:

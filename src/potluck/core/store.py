@@ -92,7 +92,7 @@ class Folder:
             for file, place in moves.items():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 file.rename(place)
-            for folder in {place.parent for place in moves.values()}:
+            for folder in {place.parent for place in moves.values()} | {self.path for _ in moves}:
                 force_directory(folder)
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror or error}") from error

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
+from potluck.core.networks import SHARERS, unshare
 from potluck.core.types import Tensors
 
 ALIGNMENT = 64  # bytes: what PyTorch's own allocator gives
@@ -51,21 +52,26 @@ def laid_out(tensors: Mapping[str, Tensor]) -> Tensors:
 
 
 def same_tensors(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    """Whether two sets of tensors are equal in names, types, shapes and values."""
+    """Whether two sets of tensors are equal in names, types, shapes and bits."""
     return set(one) == set(other) and all(
-        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+        one[name].dtype == other[name].dtype
+        and one[name].shape == other[name].shape
+        and raw_bytes(one[name]) == raw_bytes(other[name])
+        for name in one
     )
 
 
 def raw_bytes(tensor: Tensor) -> memoryview:
     """The values of a tensor as bytes, row after row."""
-    data: memoryview = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    plain = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+    data: memoryview = plain.reshape(-1).view(torch.uint8).numpy().data
     return data
 
 
 def load(net: nn.Module, tensors: Mapping[str, Tensor], optional: Iterable[str] = ()) -> None:
     """Copy tensors into a network; every name must match, but those in `optional` may be missing."""
-    own_memory_for_frozen(net, tensors)
+    if net in SHARERS and changes_frozen(net, tensors):
+        unshare(net)
     try:
         missing, unexpected = net.load_state_dict(tensors, strict=False)
     except RuntimeError as error:  # a shape does not fit
@@ -77,18 +83,20 @@ def load(net: nn.Module, tensors: Mapping[str, Tensor], optional: Iterable[str] 
         )
 
 
-def own_memory_for_frozen(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Before other values are loaded into a frozen parameter, give it memory of its own: networks share these."""
-    for name, parameter in net.named_parameters():
-        if parameter.requires_grad or name not in tensors:
-            continue
-        if tensors[name].shape == parameter.shape and not tensors[name].equal(parameter):
-            parameter.data = parameter.data.clone()
+def changes_frozen(net: nn.Module, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether loading these tensors would give a frozen parameter another value."""
+    frozen = ((name, p) for name, p in net.named_parameters() if not p.requires_grad and name in tensors)
+    return any(tensors[name].shape == p.shape and not tensors[name].equal(p) for name, p in frozen)
+
+
+def is_whole(tensor: Tensor) -> bool:
+    """Whether a tensor has whole numbers, of which a mean must be rounded."""
+    return not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def restore_type(mean: Tensor, like: Tensor) -> Tensor:
     """A mean as the type it was made from; whole numbers (batch counters) are rounded."""
-    return (mean if like.is_floating_point() else mean.round()).to(like.dtype)
+    return (mean.round() if is_whole(like) else mean).to(like.dtype)
 
 
 def serial(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -120,7 +120,11 @@ class Context:
         >>> ctx.once(lambda level, ctx: (level, ctx.round), "phone")
         ('phone', 0)
         """
-        return self.memo.once(make, args, lambda: make(*args, replace(self, round=0)))
+        key = (make, *args)
+        if key not in self.memo.made:
+            self.memo.keep(key, make(*args, replace(self, round=0)))
+        found: Made = self.memo.made[key]
+        return found
 
 
 def everything(name: str) -> bool:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from potluck.core.blame import foreign_failure
 from potluck.core.calibration import calibrate
-from potluck.core.client import train
+from potluck.core.client import Site, Work, train
 from potluck.core.errors import PotluckError, UpdateError
 from potluck.core.guard import require_tensors
 from potluck.core.own_score import score_own
-from potluck.core.site import Site, Work
 from potluck.core.types import Job, Tensors, Update
 from potluck.core.ways.together import train_stacked
 from potluck.core.ways.trial import try_ways
@@ -21,7 +20,7 @@ WORKS: dict[str, Work] = {"train": train, "calibrate": calibrate, "score": score
 
 def perform(site: Site, jobs: Sequence[Job], personal: Sequence[Tensors]) -> Iterator[tuple[Update, Tensors]]:
     """Answer jobs that came together; of clients trained at once, each took its share of the time."""
-    if len(jobs) == 1 or jobs[0].work != "train":
+    if len(jobs) == 1 or any(job.work != "train" or job.run != site.recipe.run for job in jobs):
         yield from (perform_one(site, job, own) for job, own in zip(jobs, personal, strict=True))
         return
     waiting, seconds, started = list(jobs), 0.0, time.perf_counter()
@@ -30,7 +29,7 @@ def perform(site: Site, jobs: Sequence[Job], personal: Sequence[Tensors]) -> Ite
             seconds = seconds or (time.perf_counter() - started) / len(jobs)
             yield answer(waiting.pop(0), result, seconds)
     except Exception as error:
-        failure = reason_of(error, waiting[0])
+        failure, seconds = reason_of(error, waiting[0]), seconds or (time.perf_counter() - started) / len(jobs)
         yield from (answer(job, failure, seconds) for job in waiting)
 
 

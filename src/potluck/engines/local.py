@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 
+from potluck.core.client import Site
 from potluck.core.clock import Clock
 from potluck.core.desk import Chore, Desk, Piece
-from potluck.core.site import Site
 from potluck.core.store import Memory, Store
 from potluck.core.tensors import copied
 from potluck.core.threads import cores, one_thread

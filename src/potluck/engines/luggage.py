@@ -8,8 +8,8 @@ import pickle
 import cloudpickle
 import torch
 
+from potluck.core.client import Site
 from potluck.core.desk import Desk
-from potluck.core.site import Site
 from potluck.engines.slot import Layout, Slot
 
 LARGE = 1 << 16  # bytes from which a tensor is worth sharing rather than copying

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from potluck.core.client import Site
 from potluck.core.clock import Clock
 from potluck.core.desk import Chore, Desk, Piece
-from potluck.core.site import Site
 from potluck.core.store import Store
 from potluck.core.tensors import copied, laid_out
 from potluck.core.threads import one_thread
@@ -41,7 +41,8 @@ class Serial:
     def share(self, chore: Chore, pieces: Iterable[Piece]) -> Iterator[Tensors]:
         for piece in pieces:
             with one_thread():
-                yield chore(self.desk, replace(piece, payload=laid_out(piece.payload)))
+                found = copied(chore(self.desk, replace(piece, payload=laid_out(piece.payload))))
+            yield found
 
     def close(self) -> None:
         pass

@@ -11,9 +11,9 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from potluck.core.client import Site
 from potluck.core.desk import Chore, Desk, Piece
 from potluck.core.errors import PotluckError
-from potluck.core.site import Site
 from potluck.core.types import Client, Job
 from potluck.core.works import perform
 from potluck.engines.luggage import unpack

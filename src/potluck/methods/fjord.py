@@ -38,7 +38,7 @@ from potluck.parts.cut.mean import HolderMean
 from potluck.parts.cut.plan import Plan
 from potluck.parts.width.between import plan_between
 from potluck.parts.width.nested import Inner, Nested
-from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, owned, part_of, require_trained
+from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, owned, require_trained
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class FjORD(Method):
         return give_own(state_of(net), self.own(ctx), ctx.task.levels)
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
-        return part_of(state, self.plan(client.level, ctx))
+        return self.plan(client.level, ctx).take(state)
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         level, own = job.client.level, self.own(ctx)

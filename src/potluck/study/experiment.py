@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from potluck.core.client import Site
 from potluck.core.data import AnyHoldings, Examples, Holdings, Pool, evenly_spaced
 from potluck.core.desk import Desk
 from potluck.core.errors import ConfigError
@@ -15,7 +16,6 @@ from potluck.core.method import Method
 from potluck.core.random import stream
 from potluck.core.recipe import Recipe
 from potluck.core.server import cohort_size, first_state
-from potluck.core.site import Site
 from potluck.core.types import Level, Task
 from potluck.data.dataset import Dataset
 from potluck.data.local_test import LocalShare, local_share

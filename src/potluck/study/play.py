@@ -13,6 +13,7 @@ from potluck.core.engine import Engine
 from potluck.core.errors import RunError
 from potluck.core.fit import learning_rate
 from potluck.core.insight import Diagnoses
+from potluck.core.networks import unshare
 from potluck.core.server import Ledger, Server, draw_cohort, first_state
 from potluck.core.store import Folder, Memory, Store
 from potluck.core.types import Client, Tensors
@@ -150,8 +151,10 @@ class Play:
         with self.clock.spent_in_all("evaluation"):
             levels = experiment.admitted() if experiment.method.shares_model else []
             models = {
-                level.name: ready_model(
-                    experiment.recipe, self.state, level, last, scored.statistics[level.name], experiment.site.memo
+                level.name: unshare(
+                    ready_model(
+                        experiment.recipe, self.state, level, last, scored.statistics[level.name], experiment.site.memo
+                    )
                 )
                 for level in levels
             }

@@ -65,7 +65,7 @@ def measured(
 
 def has_norms(experiment: Experiment, state: Tensors, level: Level, ctx: Context) -> bool:
     """Whether a level's model has batch norm."""
-    return ctx.memo.once(has_norms, (level,), lambda: bool(norms(experiment.method.export(state, level, ctx))))
+    return ctx.memo.latest((has_norms, level), (), lambda: bool(norms(experiment.method.export(state, level, ctx))))
 
 
 def shared_sums(

@@ -10,11 +10,12 @@ from typing import cast
 import torch
 from torch import nn
 
-from potluck.core.client import require_trainable
+from potluck.core.client import Site, require_trainable
 from potluck.core.errors import UpdateError
 from potluck.core.fit import in_round
+from potluck.core.networks import SHARERS, unshare
 from potluck.core.random import seeded
-from potluck.core.site import Site
+from potluck.core.tensors import changes_frozen
 from potluck.core.types import Batch, Job, Phase, Tensors
 from potluck.core.ways.stacked import fit_stacked, live, stack
 
@@ -42,7 +43,7 @@ def train_stacked(
     able = [member for member in members if isinstance(member, Member)]
     stacked = stack([member.start for member in able])  # (client, ...)
     for number, phases in enumerate(zip(*(member.phases for member in able), strict=True)):
-        settings = in_round(site.settings(phases[0]), jobs[0].round, site.task.rounds)
+        settings = in_round(phases[0].train or site.task.train, jobs[0].round, site.task.rounds)
         stream = islice(stacked_batches(site, able, number), most_batches)
         fit_stacked(able[0].net, stacked, phases, stream, settings)
     rows = iter(range(len(able)))
@@ -60,7 +61,9 @@ def prepared(site: Site, job: Job, personal: Tensors, known: dict[nn.Module, Ten
             phases = [site.here(phase) for phase in site.method.phases(job, ctx, personal)]
     except UpdateError as error:
         return error
-    tensors = known[net] = known.get(net) or live(net)
+    if net not in known or net in SHARERS:  # a load may have given it other frozen parameters
+        known[net] = live(net)
+    tensors = known[net]
     return Member(job, net, tensors, {name: tensor.clone() for name, tensor in tensors.items()}, phases)
 
 
@@ -73,8 +76,11 @@ def stacked_batches(site: Site, members: Sequence[Member], number: int) -> Itera
 
 def collected(site: Site, member: Member, stacked: Tensors, row: int) -> tuple[Tensors, Tensors] | UpdateError:
     """What one of the clients sends back and keeps."""
-    for name, tensor in member.tensors.items():
-        tensor.copy_(stacked[name][row])
+    trained, tensors = {name: values[row] for name, values in stacked.items()}, member.tensors
+    if member.net in SHARERS:
+        tensors = live(unshare(member.net) if changes_frozen(member.net, trained) else member.net)
+    for name, tensor in tensors.items():
+        tensor.copy_(trained[name])
     try:
         return site.method.collect(member.net, member.job, site.context(member.job.round))
     except UpdateError as error:

@@ -9,9 +9,8 @@ from statistics import median
 import torch
 from torch import nn
 
-from potluck.core.client import train_in
+from potluck.core.client import Site, train_in
 from potluck.core.errors import UpdateError
-from potluck.core.site import Site
 from potluck.core.tensors import copied
 from potluck.core.types import Job, Tensors
 from potluck.core.ways.together import train_stacked

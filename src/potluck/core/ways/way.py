@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import nn
@@ -32,6 +33,7 @@ class Way:
     stack: int = 1  # how many clients at most are trained at once
 
     @classmethod
+    @cache
     def called(cls, name: str) -> Way:
         """The way that a configuration calls by this name.
 

@@ -7,7 +7,7 @@ speed of memory. Only scattered indices are gathered one by one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, product
 
@@ -122,6 +122,7 @@ class Part:
     """The held part of one tensor."""
 
     cut: Cut
+    known_rows: dict[tuple[int, ...], Part] = field(default_factory=dict, repr=False)
 
     @cached_property
     def whole(self) -> bool:
@@ -134,6 +135,13 @@ class Part:
     @cached_property
     def scattered(self) -> list[tuple[int, Kept]]:
         return [(dim, kept) for dim, kept in enumerate(self.cut) if kept.scattered]
+
+    def of_rows(self, rows: tuple[int, ...]) -> Part:
+        """The same part without the other rows; clients have the same labels round after round."""
+        if rows not in self.known_rows:
+            first, *others = self.cut
+            self.known_rows[rows] = Part((Kept.of(first.size, first.indices[list(rows)].tolist()), *others))
+        return self.known_rows[rows]
 
     @cached_property
     def boxes(self) -> list[tuple[Box, Box]]:

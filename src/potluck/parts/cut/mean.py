@@ -9,10 +9,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from potluck.core.tensors import mean_type, restore_type
+from potluck.core.tensors import is_whole, mean_type, restore_type
 from potluck.core.types import Tensors
 from potluck.parts.cut.holders import Band, Holders
-from potluck.parts.cut.kept import Kept, Part
+from potluck.parts.cut.kept import Part
 from potluck.parts.cut.plan import Plan, shapes_of, whole_plan
 
 
@@ -46,11 +46,10 @@ class HolderMean:
             part = plan.parts[name]
             if rows and name in rows:
                 held = rows[name].sort().values
-                first, *others = part.cut
-                part, sent = Part((Kept.of(first.size, first.indices[held].tolist()), *others)), sent[held]
+                part, sent = part.of_rows(tuple(held.tolist())), sent[held]
             if not weight or not sent.numel():
                 continue
-            if not self.state[name].is_floating_point():
+            if is_whole(self.state[name]):
                 self.count(name, sent, part, weight)
                 continue
             mean = self.begin(name, part)

@@ -39,8 +39,8 @@ class Plan:
         return self.parts[name].cut
 
     def take(self, tensors: Mapping[str, Tensor]) -> Tensors:
-        """The narrow tensors; where one run is held of every dimension, views of the wide ones."""
-        return {name: self.parts[name].take(tensor) for name, tensor in tensors.items()}
+        """The narrow tensors that the plan knows; where one run is held of every dimension, views of the wide ones."""
+        return {name: part.take(tensors[name]) for name, part in self.parts.items() if name in tensors}
 
     @cached_property
     def narrowed(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from potluck.core.method import Method, recipient
+from potluck.core.method import Method
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.cut.choice import Choice
@@ -17,7 +17,7 @@ from potluck.parts.cut.plan import Plan
 from potluck.parts.labels import LOSSES, Masking, label_mask, label_rows
 from potluck.parts.width.between import plan_between
 from potluck.parts.width.network import deployable, trainable
-from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, part_of, plain, require_trained
+from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, plain, require_trained
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,20 @@ class WidthMethod(Method, ABC):
         return give_own(state_of(self.network(ctx.task.largest, ctx)), own_names(ctx, self.per_size), ctx.task.levels)
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
-        return part_of(state, self.plan(client.level, ctx))
+        return self.plan(client.level, ctx).take(state)
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         level = job.client.level
         net = ctx.once(WidthMethod.network, self, level)
-        load(net, plain(job.payload, own_names(ctx, self.per_size), level))
+        load(net, job.payload if self.per_size == "none" else plain(job.payload, own_names(ctx, self.per_size), level))
         return net
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         return [Phase(LOSSES[self.masking], {"mask": label_mask(job.client, ctx.task.classes)})]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
+        if self.per_size == "none":
+            return state_of(net), {}
         return marked(state_of(net), own_names(ctx, self.per_size), job.client.level), {}
 
     def aggregate(self, state: Tensors, updates: Iterable[Update], ctx: Context) -> Tensors:
@@ -66,9 +68,11 @@ class WidthMethod(Method, ABC):
         return mean.result()
 
     def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
-        require_trained(level, own_names(ctx, self.per_size), ctx)
-        held = plain(self.distribute(state, recipient(level, ctx), ctx), own_names(ctx, self.per_size), level)
-        return deployable(held, level, ctx, self.static_norm, self.scaler)
+        own = own_names(ctx, self.per_size)
+        require_trained(level, own, ctx)
+        return deployable(
+            plain(self.plan(level, ctx).take(state), own, level), level, ctx, self.static_norm, self.scaler
+        )
 
     def network(self, level: Level, ctx: Context) -> nn.Module:
         """The network of this level as clients train it."""
@@ -76,5 +80,9 @@ class WidthMethod(Method, ABC):
 
     def plan(self, level: Level, ctx: Context) -> Plan:
         """Which part of the global network this level holds in this round."""
-        held = plan_between(ctx, ctx.task.largest, level, self.choice(ctx))
+        return ctx.once(WidthMethod.make_plan, self, level, self.choice(ctx))
+
+    def make_plan(self, level: Level, choice: Choice, ctx: Context) -> Plan:
+        """The plan that a choice makes."""
+        held = plan_between(ctx, ctx.task.largest, level, choice)
         return own_plan(held, own_names(ctx, self.per_size), {level: held})

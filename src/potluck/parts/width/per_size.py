@@ -68,11 +68,6 @@ def require_trained(level: Level, own: Collection[str], ctx: Context) -> None:
         raise ModelError(f"there is no network of ratio {level.ratio:g}: every size has norms of its own ({trained})")
 
 
-def part_of(state: Mapping[str, Tensor], plan: Plan) -> Tensors:
-    """The part of the state that a plan knows of: not what belongs to other sizes."""
-    return plan.take({name: state[name] for name, _ in plan.entries if name in state})
-
-
 def plain(tensors: Mapping[str, Tensor], own: Collection[str], level: Level) -> Tensors:
     """Common and own tensors by the names that a network of this level knows them by."""
     names = {owned(level, name): name for name in own}

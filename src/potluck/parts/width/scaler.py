@@ -9,6 +9,8 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
+from potluck.core.networks import unshare
+
 SCALED = (
     nn.Conv1d,
     nn.Conv2d,
@@ -67,6 +69,7 @@ def scale_outputs(net: nn.Module, ratio: float, narrowed: Collection[str], head:
 
 def fold_scaling(net: nn.Module, ratio: float, narrowed: Collection[str], head: Collection[str]) -> nn.Module:
     """Divide the weights instead of the outputs, (W x + b) / r = (W/r) x + b/r: a plain network, the same function."""
+    unshare(net)
     shared = {id(p): p for _, parameters in scaled_layers(net, narrowed, head) for p in parameters}
     for parameter in shared.values():
         parameter.data.div_(ratio)
