@@ -4,10 +4,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint type check bench bench-rivals clean
+.PHONY: help setup demo test test-processors lint type check bench bench-rivals clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## create .venv with everything Potluck needs
 
@@ -24,6 +24,15 @@ demo: $(STAMP)  ## five federations of unequal devices on handwritten digits, si
 test: $(STAMP)  ## run the tests (a few minutes on 2 cores)
 	$(BIN)/pytest -n 2
 
+# What other processors do: other kernels, which round otherwise where memory is laid out otherwise.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+PLAINEST := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2
+BIT_TESTS := tests/engines tests/contract tests/methods/test_fedhm.py tests/methods/test_flanc.py
+
+test-processors: $(STAMP)  ## the engine and contract tests as on other processors
+	$(AVX2) $(BIN)/pytest -n 2 $(BIT_TESTS)
+	$(PLAINEST) $(BIN)/pytest -n 2 $(BIT_TESTS)
+
 lint: $(STAMP)  ## check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,7 +40,7 @@ lint: $(STAMP)  ## check style and formatting
 type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
-check: lint type test  ## everything CI runs
+check: lint type test test-processors  ## everything CI runs
 
 bench: $(STAMP)  ## measure speed and memory, as ratios of things timed side by side (half an hour); bench.json has all
 	$(BIN)/python benchmarks/all.py bench.json

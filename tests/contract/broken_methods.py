@@ -7,7 +7,9 @@ from typing import Annotated, ClassVar
 import torch
 from annotated_types import Gt
 
-from potluck.core.tensors import load, mean_by_name
+from potluck.core.means import NameMean
+from potluck.core.method import build_network
+from potluck.core.tensors import load
 from potluck.methods.fedavg import FedAvg
 from potluck.parts.batchnorm import statistic_names
 
@@ -55,8 +57,8 @@ class SendsInfinity(FedAvg):
     def localize(self, job, ctx, personal):
         return super().localize(replace(job, payload=without_note(job.payload)), ctx, personal)
 
-    def export(self, state, level, ctx, personal=None):
-        net = ctx.build(self.ratio(level, ctx))
+    def export(self, state, level, ctx):
+        net = ctx.build(self.trains(level, ctx))
         load(net, state)
         return net.eval()
 
@@ -119,8 +121,10 @@ class DecaysWhatNobodyTrained(FedAvg):
     reduces_to_fedavg: ClassVar[bool] = False
 
     def aggregate(self, state, updates, ctx):
-        shrunk = ((shrunk_payload(update.payload), update.client.size) for update in updates)
-        return mean_by_name(state, shrunk)
+        mean = NameMean(state)
+        for update in updates:
+            mean.add(shrunk_payload(update.payload), update.client.size)
+        return mean.result()
 
 
 def shrunk_payload(payload):
@@ -164,9 +168,11 @@ class ForgetsWhatNobodySends(FedAvg):
     """Its next state is what was sent, and nothing else."""
 
     def aggregate(self, state, updates, ctx):
-        sent = [(update.payload, update.client.size) for update in updates]
-        mean = mean_by_name(state, sent)
-        return {name: value for name, value in mean.items() if not sent or any(name in payload for payload, _ in sent)}
+        mean, sent = NameMean(state), set()
+        for update in updates:
+            mean.add(update.payload, update.client.size)
+            sent |= set(update.payload)
+        return {name: value for name, value in mean.result().items() if not sent or name in sent}
 
 
 @dataclass(frozen=True)
@@ -174,12 +180,11 @@ class LeaksStatistics(FedAvg):
     """Does not send batch-norm statistics, so a client starts from those of whoever used the network before."""
 
     def distribute(self, state, client, ctx):
-        hidden = statistic_names(ctx.build(self.ratio(client.level, ctx)))
+        hidden = statistic_names(ctx.build(self.trains(client.level, ctx)))
         return {name: tensor for name, tensor in state.items() if name not in hidden}
 
     def localize(self, job, ctx, personal):
-        level = job.client.level
-        net = ctx.once(("net", level), lambda: ctx.build(self.ratio(level, ctx)))
+        net = ctx.once(build_network, self.trains(job.client.level, ctx))
         load(net, job.payload, optional=statistic_names(net))
         return net
 
@@ -187,8 +192,8 @@ class LeaksStatistics(FedAvg):
         sent, _ = super().collect(net, job, ctx)
         return {name: tensor for name, tensor in sent.items() if name not in statistic_names(net)}, {}
 
-    def export(self, state, level, ctx, personal=None):
-        net = ctx.build(self.ratio(level, ctx))
+    def export(self, state, level, ctx):
+        net = ctx.build(self.trains(level, ctx))
         load(net, state)
         return net.eval()
 
@@ -197,7 +202,7 @@ class LeaksStatistics(FedAvg):
 class ExportsForTraining(FedAvg):
     """Its exported network would drop units when used."""
 
-    def export(self, state, level, ctx, personal=None):
+    def export(self, state, level, ctx):
         return super().export(state, level, ctx).train()
 
 
@@ -205,7 +210,7 @@ class ExportsForTraining(FedAvg):
 class LeavesAHook(FedAvg):
     """Its exported network carries a hook of ours."""
 
-    def export(self, state, level, ctx, personal=None):
+    def export(self, state, level, ctx):
         net = super().export(state, level, ctx)
         net.head.register_forward_hook(lambda module, inputs, output: None)
         return net
@@ -238,8 +243,71 @@ class RemembersOutsideItsState(FedAvg):
     reduces_to_fedavg: ClassVar[bool] = False
 
     def aggregate(self, state, updates, ctx):
-        anchor = ctx.once("anchor", lambda: state)
+        anchor = ctx.once(nothing_yet)
+        anchor.update(anchor or state)
         return moved(super().aggregate(state, updates, ctx), anchor, 0.1)
+
+
+def nothing_yet(*args):
+    """Something that a process remembers, and others do not know of."""
+    return {}
+
+
+@dataclass(frozen=True)
+class LosesWhatSomeLearn(FedAvg):
+    """Every other client sends back what it was sent, whatever it learned."""
+
+    reduces_to_fedavg: ClassVar[bool] = False
+
+    def collect(self, net, job, ctx):
+        return (dict(job.payload), {}) if job.client.id % 2 else super().collect(net, job, ctx)
+
+
+@dataclass(frozen=True)
+class HasOwnModelsInSecret(FedAvg):
+    """Every client trains with a last bias of its own, but is said to have everybody's model."""
+
+    reduces_to_fedavg: ClassVar[bool] = False
+
+    def localize(self, job, ctx, personal):
+        net = super().localize(job, ctx, personal)
+        if personal:
+            net.head.bias.data.copy_(personal["own"])
+        return net
+
+    def collect(self, net, job, ctx):
+        return super().collect(net, job, ctx)[0], {"own": net.head.bias.detach() + 0.1}
+
+
+@dataclass(frozen=True)
+class HasNoOwnModels(FedAvg):
+    """Every client is said to have a model of its own, but what it keeps is of no use to it."""
+
+    shares_model: ClassVar[bool] = False
+
+    def collect(self, net, job, ctx):
+        return super().collect(net, job, ctx)[0], {"round": torch.tensor(job.round)}
+
+
+@dataclass(frozen=True)
+class OneNetworkForAnyLevels(FedAvg):
+    """Says that levels may have any networks, and trains that of the largest everywhere."""
+
+    takes_any_networks: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class AnswersOtherwiseWhenAskedAgain(FedAvg):
+    """A client that is asked once more, as when its worker died, gives another answer."""
+
+    lossless: ClassVar[bool] = False
+    reduces_to_fedavg: ClassVar[bool] = False
+
+    def collect(self, net, job, ctx):
+        asked = ctx.once(nothing_yet, job.client.id, job.round)
+        asked[len(asked)] = "asked"
+        sent, _ = super().collect(net, job, ctx)
+        return {n: t + 0.1 * (len(asked) - 1) if t.is_floating_point() else t for n, t in sent.items()}, {}
 
 
 FAULTS = [
@@ -253,6 +321,11 @@ FAULTS = [
     (AveragesIntoItsState, "it leaves its inputs alone", "its state in place"),
     (DecaysWhatNobodyTrained, "nobody trains, nothing changes", "conv.weight"),
     (NeverLearns, "training changes the state", "the state is what it was"),
+    (LosesWhatSomeLearn, "nothing learned is lost", "neither sends what it learned nor keeps it"),
+    (HasOwnModelsInSecret, "a client's own model is used", "set shares_model = False"),
+    (HasNoOwnModels, "a client's own model is used", "('round') does not change it"),
+    (OneNetworkForAnyLevels, "levels may have networks of their own", "level 'other' does not train the network"),
+    (AnswersOtherwiseWhenAskedAgain, "the layout of tensors does not show", "shows in its answer"),
     (HalfAStep, "one level is FedAvg", "conv.weight"),
     (LastOneWins, "the order of updates does not matter", "another order"),
     (ForgetsWhatNobodySends, "what nobody sends survives", "the state loses"),
