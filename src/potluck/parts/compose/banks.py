@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from potluck.core.plug import unknown
 from potluck.core.types import Context, Level
 from potluck.parts.compose.layers import CONVOLUTIONS, Bank
 from potluck.parts.head import run_once
+from potluck.parts.observe import Given
 
 READERS = (
     _ConvNd,
@@ -208,17 +209,8 @@ def outputs_of(net: nn.Module, example: Tensor) -> dict[str, int]:
     """How many numbers each layer that is called puts out for one example, in the order of running."""
     ran: dict[str, int] = {}
 
-    def note(name: str) -> Callable[[nn.Module, object, object], None]:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:
-            ran[name] = ran.get(name, 0) + (output.numel() if isinstance(output, Tensor) else 0)
+    def note(name: str, layer: nn.Module, given: Given, output: object) -> None:
+        ran[name] = ran.get(name, 0) + (output.numel() if isinstance(output, Tensor) else 0)
 
-        return hook
-
-    layers = [(name, module) for name, module in net.named_modules() if isinstance(module, READERS)]
-    hooks = [module.register_forward_hook(note(name)) for name, module in layers]
-    try:
-        run_once(net, example)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    run_once(net, example, {name: module for name, module in net.named_modules() if isinstance(module, READERS)}, note)
     return ran

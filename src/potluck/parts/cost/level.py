@@ -7,7 +7,6 @@ import os
 import time
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,6 +17,7 @@ from potluck.core.method import Method
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Tensors
 from potluck.parts.cost.paper_counts import Counter, fedhm_macs, heterofl_flops
+from potluck.parts.observe import observe
 
 MEMORY_EVENT = "[memory]"
 TIMED_SECONDS, TIMED_STEPS = 0.5, 20  # steps are timed for about so long, but no more of them than this
@@ -72,11 +72,8 @@ def repeated(example: Tensor, count: int = 2) -> Tensor:
 
 def flops(net: nn.Module, inputs: Tensor) -> int:
     """Floating-point operations of a forward pass, two for a multiply-accumulate."""
-    training = net.training
-    net.eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        net(inputs)
-    net.train(training)
+    with FlopCounterMode(display=False) as counter:
+        observe(net, [inputs])
     return int(counter.get_total_flops())
 
 

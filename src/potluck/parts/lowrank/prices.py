@@ -22,6 +22,7 @@ from potluck.parts.copying import copied
 from potluck.parts.cost.level import count_macs, count_parameters, flops
 from potluck.parts.lowrank.layers import Unrolled, factored
 from potluck.parts.lowrank.survey import Survey
+from potluck.parts.observe import Given, observe
 
 Unit = Literal["parameters", "macs", "bytes", "seconds"]
 
@@ -87,13 +88,10 @@ def heard(net: nn.Module, inputs: Sequence[Tensor], names: Iterable[str]) -> dic
     """What this copy of a network gives to its layers when it runs."""
     calls: dict[str, list[Tensor]] = {name: [] for name in names}
 
-    def listen(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-        return lambda _, args, named: calls[name].append((*args, *named.values())[0].to("meta"))
+    def listen(name: str, layer: nn.Module, given: Given) -> None:
+        calls[name].append(given[0].to("meta"))
 
-    for name in calls:
-        net.get_submodule(name).register_forward_pre_hook(listen(name), with_kwargs=True)
-    with torch.no_grad():
-        net.eval()(*inputs)
+    observe(net, inputs, {name: net.get_submodule(name) for name in calls}, before=listen)
     return calls
 
 

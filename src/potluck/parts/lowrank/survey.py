@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.core.plug import unknown
 from potluck.parts.copying import copied
 from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
+from potluck.parts.observe import observe
 
 DECLARED = "low_rank_from"  # the attribute in which a network names its first layer or block to be put into factors
 
@@ -53,8 +53,8 @@ def survey(
     factors begin; otherwise the network's own `low_rank_from`, or all but the first layer. `factor` and `whole`
     name layers or blocks for which the defaults do not hold.
     """
-    order = calls(copied(net), example)
     found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
+    order = calls(copied(net), example, found)
     known = {name for name, _ in net.named_modules() if name}
     for field, names in (("factor", factor), ("whole", whole)):
         for name in names:
@@ -78,20 +78,13 @@ def within(name: str, blocks: Collection[str]) -> bool:
     return any(name == block or name.startswith(f"{block}.") for block in blocks)
 
 
-def calls(net: nn.Module, example: Sequence[Tensor]) -> list[str]:
-    """The convolutions and linear layers that a network calls, in the order of their first call; leaves hooks on it."""
+def calls(net: nn.Module, example: Sequence[Tensor], names: Iterable[str], training: bool = False) -> list[str]:
+    """Which of these layers a network calls, in the order of their first call."""
     called: dict[str, None] = {}
-    for name, module in net.named_modules():
-        if isinstance(module, Layer):
-            module.register_forward_pre_hook(lambda module, inputs, name=name: called.setdefault(name))
-    run(net, example)
+    layers = {name: net.get_submodule(name) for name in names}
+    two = [tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example]  # batch norm cannot train on one
+    observe(net, two, layers, before=lambda name, *_: called.setdefault(name), training=training)
     return list(called)
-
-
-def run(net: nn.Module, example: Sequence[Tensor], training: bool = False) -> None:
-    """Run a network on two of an example, on which batch norm can train."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        net.train(training)(*(tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example))
 
 
 def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
@@ -160,12 +153,9 @@ def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str
 
 def runs_with(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> bool:
     """Whether a network runs, in training and in use, and calls the factors that are in the places of these layers."""
-    trial, called = replace_layers(copied(net), dict.fromkeys(names, 1)), set()
-    for name in names:
-        trial.get_submodule(name).register_forward_pre_hook(lambda module, inputs, name=name: called.add(name))
+    trial = replace_layers(copied(net), dict.fromkeys(names, 1))
     try:
-        for training in (True, False):
-            run(trial, example, training)
+        called = {name for training in (True, False) for name in calls(trial, example, names, training)}
     except Exception:  # whatever a network does when a layer is not what it expects
         return False
     return called == set(names)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from potluck.parts.observe import undisturbed
 from potluck.parts.trace.marks import FREE, Marked, strip
 from potluck.parts.trace.tracer import Step, Trace, placed, plain_operations, tensors_in
 
@@ -124,11 +125,10 @@ class DivergedError(Exception):
 
 def compare(net: nn.Module, example: Sequence[Tensor], course: Course) -> Divergence | None:
     """Run a narrow network; where it first leaves the wide one's course, if it does."""
-    net = net.eval()
     place = ["the network"]
     watch = Compare(course)
     try:
-        with plain_operations(), placed(net, place, watch.note), torch.no_grad(), watch:
+        with plain_operations(), undisturbed(net), placed(net, place, watch.note), watch:
             net(*example)
         if course.strict and watch.in_step and watch.done < len(course.steps):
             raise DivergedError("it does less than the wide network")

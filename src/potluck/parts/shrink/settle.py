@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from potluck.core.errors import ModelError
 from potluck.parts.copying import computed, copied
 from potluck.parts.cut.plan import Plan
+from potluck.parts.observe import undisturbed
 from potluck.parts.shrink.attributes import Attribute, Sizes, assign, attributes
 from potluck.parts.shrink.check import Course, Divergence, compare, course
 from potluck.parts.shrink.resize import resize, resizes
@@ -49,7 +50,7 @@ class Recipe:
 def find_recipe(net: nn.Module, example: tuple[Tensor, ...], findings: Findings, plan: Plan) -> Recipe:
     """How to make a copy that holds what the plan says, and runs as the network does."""
     expected = course(findings.trace, findings.channel_of, findings.channels.held(plan))
-    narrow = Recipe(plan, {}).follow(net, example).eval()
+    narrow = Recipe(plan, {}).follow(net, example)
     found = {name: list(attributes(module, sizes)) for name, module, sizes in own_sizes(net, plan, expected)}
     choices = settle_sizes(narrow, example, expected, found)
     return Recipe(plan, {name: [(each, choices[each]) for each in listed] for name, listed in found.items() if listed})
@@ -102,15 +103,9 @@ def settle_sizes(
 
 def outputs_of(net: nn.Module, example: tuple[Tensor, ...]) -> list[Tensor]:
     """What a network gives for the example in evaluation; it stays as it is."""
-    training = [module for module in net.modules() if module.training]
-    net.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return tensors_in(net(*example))
-    finally:
-        for module in training:
-            module.training = True
+    with undisturbed(net):
+        torch.manual_seed(0)
+        return tensors_in(net(*example))
 
 
 def same(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:

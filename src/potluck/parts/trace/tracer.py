@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from potluck.core.errors import ModelError
 from potluck.parts.copying import copied
+from potluck.parts.observe import Given, listening, undisturbed
 from potluck.parts.trace.call import Call
 from potluck.parts.trace.general import fresh, unknown
 from potluck.parts.trace.marks import Joins, Marked, Marks, Strip
@@ -112,7 +112,7 @@ class Watch(TorchDispatchMode):
 
 def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
     """Run a copy of the network on one example, in evaluation, and watch."""
-    net = copied(net).eval()
+    net = copied(net)
     named = {**dict(net.named_parameters(remove_duplicate=False)), **dict(net.named_buffers(remove_duplicate=False))}
     atoms, marks = label(named)
     result = Trace(atoms)
@@ -127,7 +127,7 @@ def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
         result.results.append((name, tuple(watch.marked(tensor) for tensor in tensors_in(output))))
 
     try:
-        with plain_operations(), placed(net, place, note), torch.no_grad(), watch:
+        with plain_operations(), undisturbed(net), placed(net, place, note), watch:
             output = net(*example)
     except Exception as error:  # whatever the user's own code raises
         shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in example)
@@ -177,26 +177,15 @@ def plain_operations() -> Iterator[None]:
 @contextmanager
 def placed(net: nn.Module, place: list[str], note: Callable[[str, object], None]) -> Iterator[None]:
     """Keep the name of the module that is running on top of the list, and tell what each gave."""
-    hooks = []
-    for name, module in net.named_modules():
-        if name:
-            hooks.append(module.register_forward_pre_hook(partial(entered, place, f"'{name}'")))
-            hooks.append(module.register_forward_hook(partial(left, place, note)))
-    try:
+
+    def entered(name: str, layer: nn.Module, given: Given) -> None:
+        place.append(f"'{name}'")
+
+    def left(name: str, layer: nn.Module, given: Given, output: object) -> None:
+        note(place.pop(), output)
+
+    with listening({name: module for name, module in net.named_modules() if name}, entered, left):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def entered(place: list[str], name: str, module: nn.Module, given: object) -> None:
-    place.append(name)
-
-
-def left(
-    place: list[str], note: Callable[[str, object], None], module: nn.Module, given: object, output: object
-) -> None:
-    note(place.pop(), output)
 
 
 def tensors_in(output: object) -> list[Tensor]:
