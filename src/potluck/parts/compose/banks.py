@@ -20,6 +20,7 @@ from potluck.core.plug import unknown
 from potluck.core.types import Context, Level
 from potluck.parts.compose.layers import CONVOLUTIONS, Bank
 from potluck.parts.head import run_once
+from potluck.parts.match import check_names, setting_for
 from potluck.parts.observe import Given
 
 READERS = (
@@ -81,22 +82,19 @@ def find_banks(ctx: Context, settings: Settings) -> dict[str, Bank | str]:
     full = ctx.build(1.0)
     sizes = {level.ratio: level for level in ctx.task.levels}
     places = {level: places_in(ctx.build(ratio)) for ratio, level in sizes.items()}
-    known = [*dict(full.named_modules()), *places_in(full)]
-    for setting, names in (("compose", settings.compose), ("whole", settings.whole)):
-        for name in names:
-            if name not in known:
-                raise ModelError(f"{setting}: {unknown('layer or block', name, filter(None, known))}")
+    named = {"whole": settings.whole, "compose": settings.compose}
+    check_names(named, [*dict(full.named_modules()), *places_in(full)])
     declared = declared_in(full)
     stem = next(iter(outputs_of(full, ctx.task.example[0])), None)
     found: dict[str, Bank | str] = {}
     for layer, place in places_in(full).items():
         reason = obstacle(layer, place, full, places)
-        named = named_in(layer, settings)
-        if named == "compose" and reason is not None and layer in settings.compose:
+        chosen = setting_for(layer, named)
+        if chosen == "compose" and reason is not None and layer in settings.compose:
             raise ModelError(f"compose names '{layer}', which cannot be composed: {reason}")
-        if reason is None and named is None:
+        if reason is None and chosen is None:
             reason = usual_reason(layer, place, stem, ctx.task.head, places)
-        if reason is None and named == "whole":
+        if reason is None and chosen == "whole":
             reason = "named in whole"
         inputs = {level: others[layer].shape[1] for level, others in places.items() if layer in others}
         found[layer] = reason or make_bank(layer, place, inputs, declared, settings)
@@ -107,16 +105,6 @@ def find_banks(ctx: Context, settings: Settings) -> dict[str, Bank | str]:
             "name layers in compose, or choose another method"
         )
     return found
-
-
-def named_in(layer: str, settings: Settings) -> str | None:
-    """Which setting names a layer or a block around it; the name that says most counts."""
-
-    def depth(names: Iterable[str]) -> int:
-        return max((len(name) + 1 for name in names if not name or f"{layer}.".startswith(f"{name}.")), default=0)
-
-    composed, whole = depth(settings.compose), depth(settings.whole)
-    return ("whole" if whole >= composed else "compose") if composed or whole else None
 
 
 def obstacle(layer: str, place: Place, net: nn.Module, levels: Mapping[Level, Places]) -> str | None:

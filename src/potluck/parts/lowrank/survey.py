@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.core.plug import unknown
 from potluck.parts.copying import copied
 from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
+from potluck.parts.match import blocks_around, check_names, is_inside, setting_for
 from potluck.parts.observe import observe
 
 DECLARED = "low_rank_from"  # the attribute in which a network names its first layer or block to be put into factors
@@ -51,31 +52,26 @@ def survey(
 
     `start` is how many layers stay whole at the front (ρ of FedHM), or the name of the layer or block at which
     factors begin; otherwise the network's own `low_rank_from`, or all but the first layer. `factor` and `whole`
-    name layers or blocks for which the defaults do not hold.
+    name layers or blocks for which the defaults do not hold; the most specific name wins, and `whole` a tie.
     """
     found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
     order = calls(copied(net), example, found)
-    known = {name for name, _ in net.named_modules() if name}
-    for field, names in (("factor", factor), ("whole", whole)):
-        for name in names:
-            if name not in known:
-                raise ModelError(f"{field}: {unknown('layer or block', name, known)}")
+    named = {"whole": whole, "factor": factor}
+    check_names(named, (name for name, _ in net.named_modules()))
     ranked = [*order, *(name for name in found if name not in order)]
     usual = {name: usual_reason(net, name, order, head) for name in ranked}
-    front, first = before(usual, order, getattr(net, DECLARED, None) if start is None else start)
-    reasons = {name: obstacle(net, name, order) or (NAMED if within(name, whole) else "") for name in ranked}
+    declared = getattr(net, DECLARED, None)
+    said_by, start = (f"the network's {DECLARED}", declared) if start is None else ("rho", start)
+    front, first = before(usual, order, said_by, start)
+    chosen = {name: setting_for(name, named) for name in ranked}
+    reasons = {name: obstacle(net, name, order) or (NAMED if chosen[name] == "whole" else "") for name in ranked}
     for name in ranked:
-        if not reasons[name] and not within(name, factor):
+        if not reasons[name] and chosen[name] != "factor":
             reasons[name] = usual[name] or (f"it comes before {first}" if name in front else "")
     for name in unreplaceable(net, example, [name for name in ranked if not reasons[name]]):
         reasons[name] = READ
     layers = {name: Unrolled.of(found[name]) for name in ranked if not reasons[name]}
     return Survey(layers, {name: reason for name, reason in reasons.items() if reason})
-
-
-def within(name: str, blocks: Collection[str]) -> bool:
-    """Whether a layer is one of these, or inside one."""
-    return any(name == block or name.startswith(f"{block}.") for block in blocks)
 
 
 def calls(net: nn.Module, example: Sequence[Tensor], names: Iterable[str], training: bool = False) -> list[str]:
@@ -128,16 +124,17 @@ def usual_reason(net: nn.Module, name: str, order: Sequence[str], head: Collecti
     return ""
 
 
-def before(usual: Mapping[str, str], order: Sequence[str], start: int | str | None) -> tuple[Collection[str], str]:
+def before(
+    usual: Mapping[str, str], order: Sequence[str], said_by: str, start: int | str | None
+) -> tuple[Collection[str], str]:
     """The layers in front of the first one in factors, and that one's name; those usually whole do not count."""
     if isinstance(start, str):
-        at = next((place for place, name in enumerate(order) if within(name, [start])), None)
-        if at is None:
-            blocks = {name[:end] for name in order for end in range(len(name) + 1) if name[end : end + 1] in ("", ".")}
-            raise ModelError(f"rho: {unknown('layer or block', start, blocks)}")
-        return order[:at], order[at]
-    counted = [name for name in order if usual[name] in ("", FIRST_LAYER)]
-    front = counted[: 1 if start is None else start]
+        check_names({said_by: [start]}, blocks_around(order))
+        counted = list(order)
+        front = list(takewhile(lambda name: not is_inside(name, start), order))
+    else:
+        counted = [name for name in order if usual[name] in ("", FIRST_LAYER)]
+        front = counted[: 1 if start is None else start]
     return front, next((name for name in counted if name not in front), "the end")
 
 

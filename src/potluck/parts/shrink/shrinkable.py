@@ -13,11 +13,10 @@ from functools import cached_property
 
 from torch import Tensor, nn
 
-from potluck.core.errors import ModelError
-from potluck.core.plug import unknown
 from potluck.parts.copying import copied
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.cut.plan import Plan, shapes_of
+from potluck.parts.match import check_names, setting_for
 from potluck.parts.shrink.settle import Recipe, find_recipe
 from potluck.parts.trace.findings import Findings, study
 
@@ -77,10 +76,6 @@ def instance_plan(wide: nn.Module, narrow: nn.Module, example: tuple[Tensor, ...
 def kept_tensors(net: nn.Module, keep: Sequence[str]) -> list[str]:
     """The tensors that the user's names stand for."""
     tensors = [*dict(net.named_parameters(remove_duplicate=False)), *dict(net.named_buffers(remove_duplicate=False))]
-    modules = dict(net.named_modules(remove_duplicate=False))
-    found: list[str] = []
-    for name in keep:
-        if name not in tensors and name not in modules:
-            raise ModelError(f"keep: {unknown('module or tensor', name, [*modules, *tensors])}")
-        found += [tensor for tensor in tensors if tensor == name or tensor.startswith(f"{name}.")]
-    return found
+    named = {"keep": keep}
+    check_names(named, [*dict(net.named_modules(remove_duplicate=False)), *tensors], "module or tensor")
+    return [tensor for tensor in tensors if setting_for(tensor, named)]
