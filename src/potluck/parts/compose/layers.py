@@ -125,7 +125,7 @@ def bases_in(net: nn.Module) -> Iterator[Tensor]:
             yield module.get_parameter("original0")
 
 
-def parts_of(module: nn.Module) -> tuple[Tensor, Tensor]:
+def basis_and_coefficients(module: nn.Module) -> tuple[Tensor, Tensor]:
     """Basis and coefficients of a composed convolution or linear layer."""
     names = ("parametrizations.weight.original0", "parametrizations.weight.original1")
     return module.get_parameter(names[0]), module.get_parameter(names[1])
@@ -133,14 +133,14 @@ def parts_of(module: nn.Module) -> tuple[Tensor, Tensor]:
 
 def grouped_linear(module: nn.Linear, inputs: Tensor) -> Tensor:
     """y = U [V x_1, …, V x_G] for the groups x_g of R1 inputs."""
-    basis, coefficients = parts_of(module)
+    basis, coefficients = basis_and_coefficients(module)
     pieces = inputs.unflatten(-1, (-1, basis.shape[1])) @ basis.T
     return F.linear(pieces.flatten(-2), coefficients, module.bias)
 
 
 def grouped_convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:
     """y = U [V * x_1, …, V * x_G] for the groups x_g of R1 channels: one convolution for all groups, then a 1x1."""
-    basis, coefficients = parts_of(module)
+    basis, coefficients = basis_and_coefficients(module)
     dims = basis.dim() - 2
     batch = inputs if inputs.dim() == dims + 2 else inputs[None]
     groups = batch.reshape(-1, basis.shape[1], *batch.shape[2:])

@@ -29,7 +29,8 @@ class LevelCost:
 
     level: str
     ratio: float
-    parameters: int
+    parameters: int  # scalars, frozen ones included
+    trained: int  # those of them that learn
     space: float  # MiB of the parameters as 4-byte floats
     macs: int  # multiply-accumulates of one example's forward pass
     paper_macs: int | None  # the same as FedHM's tables count them; None where they have no rule
@@ -47,8 +48,13 @@ class Measured:
 
 
 def count_parameters(net: nn.Module) -> int:
-    """How many scalars the network learns."""
+    """How many scalars the network's parameters have, frozen ones included."""
     return sum(parameter.numel() for parameter in net.parameters())
+
+
+def count_trained(net: nn.Module) -> int:
+    """How many scalars the network learns."""
+    return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
 
 
 def count_macs(net: nn.Module, example: Tensor, batch_size: int = 2) -> int:
@@ -101,6 +107,7 @@ def level_cost(method: Method, state: Tensors, level: Level, ctx: Context) -> Le
         level=level.name,
         ratio=level.ratio,
         parameters=parameters,
+        trained=count_trained(net),
         space=4 * parameters / 2**20,
         macs=count_macs(net, example, ctx.task.train.batch_size),
         paper_macs=paper_count(fedhm_macs, net, example),

@@ -28,10 +28,10 @@ class Balance:
     rows: Sequence[Rows]
     width: float
 
-    def settle(self, counts: Sequence[int]) -> list[int]:
+    def evened(self, counts: Sequence[int]) -> list[int]:
         """Counts near width · size that leave every set of rows even; blocks for which there are none stay whole.
 
-        >>> Balance([4, 4], [(Row(((0, 4),)), Row(((1, 4),)))], 0.6).settle([3, 2])
+        >>> Balance([4, 4], [(Row(((0, 4),)), Row(((1, 4),)))], 0.6).evened([3, 2])
         [2, 2]
         """
         found = self.improve(list(counts))

@@ -36,7 +36,7 @@ class Channels:
     def counts(self, width: float, rounding: Rounding = "ceil") -> list[int]:
         """How many channels of every block a narrow network has."""
         counts = [self.narrowed(block.size, width, rounding) for block in self.blocks]
-        return Balance([block.size for block in self.blocks], self.rows, width).settle(counts)
+        return Balance([block.size for block in self.blocks], self.rows, width).evened(counts)
 
     def narrowed(self, size: int, width: float, rounding: Rounding) -> int:
         """What becomes of a size: what is as large as some heads together stays as large as they."""

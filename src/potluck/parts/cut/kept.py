@@ -118,7 +118,7 @@ class Box:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class HeldPart:
     """The held part of one tensor."""
 
     cut: Cut
@@ -163,15 +163,15 @@ class Part:
         return torch.meshgrid(*(kept.indices for kept in self.cut), indexing="ij") if self.cut else ()
 
     @cached_property
-    def table(self) -> Part:
+    def table(self) -> HeldPart:
         """The same part of a tensor with at least two dimensions."""
-        return Part((Kept(1, ((0, 1),)),) * (2 - len(self.cut)) + self.cut)
+        return HeldPart((Kept(1, ((0, 1),)),) * (2 - len(self.cut)) + self.cut)
 
     @cached_property
-    def across(self) -> Part:
+    def across(self) -> HeldPart:
         """The same part of every row."""
         rows = self.cut[0].size
-        return Part((Kept(rows, ((0, rows),)), *self.cut[1:]))
+        return HeldPart((Kept(rows, ((0, rows),)), *self.cut[1:]))
 
     def approach(self, wide: Tensor, narrow: Tensor, ratio: float | Tensor, anew: bool) -> None:
         """Move the held scalars towards narrow ones, by a ratio of narrow shape or of one row's."""
@@ -203,10 +203,10 @@ class Part:
             wide.index_copy_(0, held[rows], gathered)
 
     @cached_property
-    def gathered(self) -> Part:
+    def gathered(self) -> HeldPart:
         """What is left to cut when the last scattered dimension is gathered."""
         dim, kept = self.scattered[-1]
-        return Part((*self.cut[:dim], Kept(kept.count, ((0, kept.count),)), *self.cut[dim + 1 :]))
+        return HeldPart((*self.cut[:dim], Kept(kept.count, ((0, kept.count),)), *self.cut[dim + 1 :]))
 
 
 def few_rows(wide: Tensor, count: int) -> Iterator[slice]:

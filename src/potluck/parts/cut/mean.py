@@ -11,7 +11,7 @@ from torch import Tensor
 from potluck.core.tensors import mean_type, restore_type
 from potluck.core.types import Tensors
 from potluck.parts.cut.holders import Band, Holders
-from potluck.parts.cut.kept import Kept, Part
+from potluck.parts.cut.kept import HeldPart, Kept
 from potluck.parts.cut.plan import Plan
 
 
@@ -39,7 +39,7 @@ class HolderMean:
             if rows and name in rows:
                 held = rows[name].sort().values
                 first, *others = part.cut
-                part, sent = Part((Kept.of(first.size, first.indices[held].tolist()), *others)), sent[held]
+                part, sent = HeldPart((Kept.of(first.size, first.indices[held].tolist()), *others)), sent[held]
             if not weight or not sent.numel():
                 continue
             if not self.state[name].is_floating_point():
@@ -57,7 +57,7 @@ class HolderMean:
                 narrow = sent if len(bands) == 1 else sent[band.narrow]
                 across.approach_rows(mean, band.wide, narrow, band.ratio, band.anew)
 
-    def begin(self, name: str, part: Part) -> Tensor:
+    def begin(self, name: str, part: HeldPart) -> Tensor:
         """The mean so far: at first the old value, or room for a new one if all of it is sent."""
         if name not in self.means:
             old = self.state[name]
@@ -69,7 +69,7 @@ class HolderMean:
             self.holders[name] = self.nobody[shape, room.dtype]
         return self.means[name]
 
-    def count(self, name: str, sent: Tensor, part: Part, weight: float) -> None:
+    def count(self, name: str, sent: Tensor, part: HeldPart, weight: float) -> None:
         """Add whole numbers to their sum."""
         if name not in self.counts:
             shape = self.state[name].shape

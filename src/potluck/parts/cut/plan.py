@@ -9,7 +9,7 @@ from functools import cached_property
 from torch import Tensor
 
 from potluck.core.types import Tensors
-from potluck.parts.cut.kept import Cut, Kept, Part
+from potluck.parts.cut.kept import Cut, HeldPart, Kept
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -31,9 +31,9 @@ class Plan:
         return cls(tuple(cuts.items()))
 
     @cached_property
-    def parts(self) -> dict[str, Part]:
-        parts: dict[Cut, Part] = {}  # tensors that are cut alike share theirs
-        return {name: parts.setdefault(cut, Part(cut)) for name, cut in self.entries}
+    def parts(self) -> dict[str, HeldPart]:
+        parts: dict[Cut, HeldPart] = {}  # tensors that are cut alike share theirs
+        return {name: parts.setdefault(cut, HeldPart(cut)) for name, cut in self.entries}
 
     def __getitem__(self, name: str) -> Cut:
         return self.parts[name].cut

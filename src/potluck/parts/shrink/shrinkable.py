@@ -17,7 +17,7 @@ from potluck.parts.copying import copied
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.cut.plan import Plan, shapes_of
 from potluck.parts.match import check_names, setting_for
-from potluck.parts.shrink.settle import Recipe, find_recipe
+from potluck.parts.shrink.recipe import Recipe, find_recipe
 from potluck.parts.trace.findings import Findings, study
 
 

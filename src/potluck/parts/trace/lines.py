@@ -58,7 +58,7 @@ def tied_to_fixed(channel_of: Tensor, seen: Trace) -> set[int]:
     return found
 
 
-def blocks_of(lines: Sequence[Tensor], ids: Mapping[str, Sequence[Tensor]]) -> tuple[Block, ...]:
+def group_into_blocks(lines: Sequence[Tensor], ids: Mapping[str, Sequence[Tensor]]) -> tuple[Block, ...]:
     """Channels that lie in the same dimensions, and in the same row wherever rows must stay equally long."""
     signature: dict[int, list[tuple[int, int]]] = {}
     places = [dim for dims in ids.values() for dim in dims]

@@ -10,7 +10,7 @@ from potluck.core.errors import ModelError
 from potluck.core.types import Context, Level
 from potluck.parts.cut.channels import Channels, channels_by_size
 from potluck.parts.cut.choice import Choice, Prefix
-from potluck.parts.cut.declared import blocks_of
+from potluck.parts.cut.declared import blocks_per_dimension
 from potluck.parts.cut.plan import Plan, Shapes, shapes_of
 from potluck.parts.trace.findings import study
 
@@ -45,7 +45,7 @@ def counts_between(wide: nn.Module, narrow: nn.Module, example: Sequence[Tensor]
     try:
         return channels, channels.counts_in(small)
     except ModelError:  # a function of the width may cut otherwise than the couplings in its network ask
-        channels = channels_by_size(large, small, blocks_of(wide))
+        channels = channels_by_size(large, small, blocks_per_dimension(wide))
         return channels, channels.counts_in(small)
 
 

@@ -38,7 +38,7 @@ class Recipe:
         narrow = copied(net)
         cut_tensors(narrow, self.plan)
         if computed(net):
-            outputs_of(narrow, example)
+            seeded_outputs(narrow, example)
         for module in narrow.modules():
             resize(module)
         for name, found in self.sizes.items():
@@ -52,7 +52,7 @@ def find_recipe(net: nn.Module, example: tuple[Tensor, ...], findings: Findings,
     expected = course(findings.trace, findings.channel_of, findings.channels.held(plan))
     narrow = Recipe(plan, {}).follow(net, example)
     found = {name: list(attributes(module, sizes)) for name, module, sizes in own_sizes(net, plan, expected)}
-    choices = settle_sizes(narrow, example, expected, found)
+    choices = find_sizes(narrow, example, expected, found)
     return Recipe(plan, {name: [(each, choices[each]) for each in listed] for name, listed in found.items() if listed})
 
 
@@ -75,7 +75,7 @@ def cut_tensors(net: nn.Module, plan: Plan) -> None:
 Choices = dict[Attribute, int]
 
 
-def settle_sizes(
+def find_sizes(
     narrow: nn.Module, example: tuple[Tensor, ...], expected: Course, found: Mapping[str, list[Attribute]]
 ) -> Choices:
     """What the modules' own attributes have to be for the narrow network to run as it should.
@@ -92,16 +92,16 @@ def settle_sizes(
         raise refusal(outcome)
     choices = outcome
     apply(narrow, found, choices)
-    before = outputs_of(narrow, example)
+    before = seeded_outputs(narrow, example)
     for each in [each for each, size in choices.items() if size == each.size]:
         attempt = {**choices, each: each.options[1]}
         apply(narrow, found, attempt)
-        if compare(narrow, example, strict) is None and same(outputs_of(narrow, example), before):
+        if compare(narrow, example, strict) is None and same(seeded_outputs(narrow, example), before):
             choices = attempt
     return choices
 
 
-def outputs_of(net: nn.Module, example: tuple[Tensor, ...]) -> list[Tensor]:
+def seeded_outputs(net: nn.Module, example: tuple[Tensor, ...]) -> list[Tensor]:
     """What a network gives for the example in evaluation; it stays as it is."""
     with undisturbed(net):
         torch.manual_seed(0)
