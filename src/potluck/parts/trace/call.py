@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -22,12 +22,24 @@ class Memory(Protocol):
         """Say anew what is known of a tensor."""
 
 
+class UnforeseenCallError(Exception):
+    """An operation is called in a way that its rule does not know."""
+
+
+class Arguments(dict[str, Any]):
+    """What an operation was given, by the names of its schema."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        """Another overload than the rule was written for."""
+        raise UnforeseenCallError(name)
+
+
 @dataclass(frozen=True)
 class Call:
-    """What an operation was given, by the names of its schema, and what came out."""
+    """What an operation was given, and what came out."""
 
     operation: Any
-    given: dict[str, Any]
+    given: Arguments
     outputs: list[Tensor]
     marked: Callable[[Tensor], Marked]  # a tensor as it was before
     joins: Joins
@@ -57,7 +69,10 @@ class Call:
 
     def dim(self, tensor: Tensor, usually: int = 0) -> int:
         """The dimension it works along, counted from the left."""
-        return int(self.given.get("dim", usually)) % max(1, tensor.dim())
+        dim = self.given.get("dim", usually)
+        if not isinstance(dim, int):  # several, or a name
+            raise UnforeseenCallError("dim")
+        return dim % max(1, tensor.dim())
 
     def together(self, *sides: Marked) -> Marked:
         """What meets element by element is one channel."""

@@ -64,18 +64,20 @@ def laid_in(call: Call, one: Strip, target: Tensor, base: Tensor) -> list[Tensor
 def reshaping(call: Call) -> list[Marks]:
     """A view with other sizes."""
     target = call.outputs[0].shape
+    if call.outputs[0].numel() != call.given["self"].numel():  # numbers seen as others, of another length in bytes
+        return unknown(call)
     return [call.marked(call.given["self"]).moved(lambda atoms: atoms.reshape(target))]
 
 
 def moving(call: Call) -> list[Marks]:
     """Only moves elements: the same operation moves the atoms."""
-    source, *arguments = call.given.values()
+    first, source = next(iter(call.given.items()))
     marked = call.marked(source)
     if marked.marks is None:
         return [None] * len(call.outputs)
     moved: list[list[Strip]] = [[] for _ in call.outputs]
     for one in marked.strips:
-        result = call.operation(one.atoms.expand(marked.shape), *arguments)
+        result = call.operation(**{**call.given, first: one.atoms.expand(marked.shape)})
         for place, atoms in zip(moved, result if isinstance(result, list | tuple) else [result], strict=True):
             place.append(Strip(atoms, one.pending))
     return [strips(found) for found in moved]
@@ -108,7 +110,7 @@ def slicing(call: Call) -> list[Marks]:
     source, dim = call.given["self"], call.dim(call.given["self"])
     whole, piece = source.shape[dim], call.outputs[0].shape[dim]
     start = call.given.get("start") or 0
-    start = start + whole if start < 0 else start
+    start = max(0, start + whole) if start < 0 else start
     if 0 < piece < whole and call.given.get("step", 1) == 1:
         sizes = [piece] * (whole // piece)
         if whole % piece or start % piece:

@@ -132,8 +132,9 @@ def pixel_unshuffle(call: Call) -> list[Marks]:
 
 def patches(call: Call) -> list[Marks]:
     """im2col: every channel becomes a window of values."""
-    window = math.prod(call.given["kernel_size"])
-    return [strips([along(call.channels(call.given["self"], 1).repeat_interleave(window), 1, 3)])]
+    given, window = call.given["self"], math.prod(call.given["kernel_size"])
+    dim = given.dim() - 3
+    return [strips([along(call.channels(given, dim).repeat_interleave(window), dim, given.dim() - 1)])]
 
 
 def gated(call: Call) -> list[Marks]:

@@ -17,10 +17,14 @@ from torch.utils._pytree import tree_leaves
 from potluck.core.errors import ModelError
 from potluck.parts.copying import copied
 from potluck.parts.observe import Given, listening, undisturbed
-from potluck.parts.trace.call import Call
+from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
 from potluck.parts.trace.general import fresh, unknown
 from potluck.parts.trace.marks import Joins, Marked, Marks, Strip
 from potluck.parts.trace.rules import rule_for
+
+
+class RuleError(Exception):
+    """A rule failed: a fault of ours, not of the network's."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,8 @@ class Watch(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         outputs = tensors_in(result)
         names = [argument.name for argument in func._schema.arguments]
-        given = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
-        given = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        named = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+        given = Arguments({name: list(each) if isinstance(each, tuple) else each for name, each in named.items()})
         call = Call(
             func, given, outputs, self.marked, self.trace.joins, self.place[-1], self.note_lines, self, self.fix_if_used
         )
@@ -103,8 +107,10 @@ class Watch(TorchDispatchMode):
             return [None if free else ()] * len(call.outputs)
         try:
             return rule(call)
-        except (IndexError, KeyError, RuntimeError, TypeError, ValueError):  # called in a way the rule does not expect
+        except UnforeseenCallError:
             return unknown(call)
+        except Exception as error:
+            raise RuleError(f"the rule for {call.what} failed: {type(error).__name__}: {error}") from error
 
     def note_lines(self, lines: Tensor) -> None:
         self.trace.lines.append(lines)
@@ -129,6 +135,8 @@ def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
     try:
         with plain_operations(), undisturbed(net), placed(net, place, note), watch:
             output = net(*example)
+    except RuleError:
+        raise
     except Exception as error:  # whatever the user's own code raises
         shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in example)
         raise ModelError(f"the network cannot run on an input of {shapes}: in {place[-1]}, {error}") from error
