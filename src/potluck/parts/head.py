@@ -25,7 +25,7 @@ def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
 
 
 def find_embeddings(net: nn.Module, classes: int) -> dict[str, int]:
-    """The embeddings of tokens that are classes too, with their rows; one row more is for the mask."""
+    """The embeddings with a row per class, and how many rows they have; one more row is for the mask."""
     return {
         f"{name}.weight": module.num_embeddings
         for name, module in net.named_modules()
@@ -55,7 +55,7 @@ def try_once(net: nn.Module, example: Tensor, level: Level) -> Tensor:
 
 
 def check_outputs(net: nn.Module, example: Tensor, classes: int, level: Level) -> None:
-    """Refuse a network that cannot run on the data or whose output has no place for every label."""
+    """Refuse a network that cannot run on the data, or that has too few or too many outputs for the labels."""
     outputs = try_once(net, example, level).shape[-1]
     if outputs != classes:
         raise ModelError(

@@ -1,8 +1,8 @@
-"""Which layers are composed, and of a basis of which size: R1 inputs wide, R2 pieces.
+"""Which layers are composed, and how large their bases are: R1 inputs wide, R2 pieces.
 
-Both are shares of the layer's width in the network of ratio 1, unless the network says otherwise with an
-attribute `neural_basis`, from layers to (R1, R2). A layer is called like its module; of a recurrent
-layer each matrix is one, called like the parameter.
+Both are shares of the layer's width in the network of ratio 1, unless the network has an attribute
+`neural_basis`, from layers to (R1, R2). A layer is called like its module. Each matrix of a recurrent
+layer counts as a layer, called like the parameter.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ READERS = (
     nn.RNNBase,
     nn.RNNCellBase,
 )  # the first to run is the stem
-MATRICES = ("weight_ih", "weight_hh")  # how PyTorch calls those of recurrent layers, followed by the layer's number
+MATRICES = ("weight_ih", "weight_hh")  # PyTorch's names in recurrent layers, followed by the layer's number
 FROM_INPUT = ("weight_ih", "weight_ih_l0", "weight_ih_l0_reverse")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user may say of bases."""
+    """The user's settings for bases."""
 
     size: float  # R1 as a share of a layer's inputs
     count: float  # R2 as a share of its outputs
@@ -78,7 +78,7 @@ def places_in(net: nn.Module) -> Places:
 
 
 def find_banks(ctx: Context, settings: Settings) -> dict[str, Bank | str]:
-    """For every layer that might be composed its basis, or why it is left as it is."""
+    """The basis of every layer that might be composed, or why it is left as it is."""
     full = ctx.build(1.0)
     sizes = {level.ratio: level for level in ctx.task.levels}
     places = {level: places_in(ctx.build(ratio)) for ratio, level in sizes.items()}

@@ -1,4 +1,4 @@
-"""Weights composed of a basis that all widths share and coefficients of each width's own.
+"""Weights composed of a basis that all widths share and coefficients that each width has to itself.
 
 Mei, Guo, Zhou, Patel: Resource-Adaptive Federated Learning with All-In-One Neural Composition (NeurIPS 2022).
 
@@ -32,7 +32,7 @@ MIX = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}  # by the number of a kernel's dim
 
 @dataclass(frozen=True)
 class Bank:
-    """A layer's basis: where it goes, and of which size."""
+    """A layer's basis: its place and its size."""
 
     layer: str  # what the layer is called in state and settings
     module: str
@@ -93,7 +93,7 @@ class Composition(nn.Module):
         return compose(basis, coefficients)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Room for a basis and coefficients of such a weight; they are loaded later."""
+        """Room for the basis and the coefficients of this weight; they are loaded later."""
         bank, (outputs, inputs) = self.bank, weight.shape[:2]
         basis = weight.new_zeros(bank.count, bank.size, *bank.kernel)
         return basis, weight.new_zeros(outputs, inputs // bank.size * bank.count)
@@ -152,7 +152,7 @@ def grouped_convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tenso
 
 # ---- which form is cheaper ----
 
-GROUPED_COST = 2.0  # what a multiply-add on small groups costs, in those of the layer's own (benchmarks/flanc_forms.py)
+GROUPED_COST = 2.0  # a multiply-add on small groups costs as much as two of the layer's own (benchmarks/flanc_forms.py)
 
 
 def composed_macs(bank: Bank, shape: tuple[int, ...], outputs: int, batch: int) -> int:

@@ -20,7 +20,7 @@ from potluck.parts.cost.paper_counts import Counter, fedhm_macs, heterofl_flops
 from potluck.parts.observe import observe
 
 MEMORY_EVENT = "[memory]"
-TIMED_SECONDS, TIMED_STEPS = 0.5, 20  # steps are timed for about so long, but no more of them than this
+TIMED_SECONDS, TIMED_STEPS = 0.5, 20  # time steps for about this long, but no more of them than this
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def count_macs(net: nn.Module, example: Tensor, batch_size: int = 2) -> int:
 
 
 def repeated(example: Tensor, count: int = 2) -> Tensor:
-    """An example so many times; batch norm without statistics cannot run on one."""
+    """A batch of `count` equal examples; batch norm without statistics cannot run on one."""
     return example.expand(count, *example.shape[1:])
 
 

@@ -64,7 +64,7 @@ def fedhm_cost(module: nn.Module, x: Tensor, y: Tensor) -> int:
 
 
 def multiply_adds(module: nn.Module, y: Tensor) -> int:
-    """Of a convolution or a linear layer: outputs times the weights each of them reads; 0 for all else."""
+    """Outputs of a convolution or linear layer times the weights that each reads; 0 for all else."""
     if isinstance(module, _ConvNd | nn.Linear):
         return y.numel() * module.weight[0].numel()
     return 0
@@ -86,7 +86,7 @@ class ReluElements(TorchDispatchMode):
 
 
 def measure(net: nn.Module, example: Tensor, cost: Cost) -> int:
-    """The summed cost of every call of every module inside, when the network sees a batch of one example."""
+    """The summed cost of all calls of all modules, when the network sees this example."""
     if any(isinstance(module, nn.RNNBase) for module in net.modules()):
         raise ModelError("the papers' tables have no rule for recurrent layers; count this network's multiply-adds")
     if any(is_parametrized(module) for module in net.modules()):

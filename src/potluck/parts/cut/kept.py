@@ -17,7 +17,7 @@ from torch import Tensor
 from potluck.core.tensors import approach
 
 GATHERED = 1 << 17  # scalars gathered at a time: they stay in the cache until they are written back
-SCATTERED = 4  # combs in a dimension: of more than these, one gather costs less than so many views
+SCATTERED = 4  # combs in a dimension; for more than these, one gather is cheaper than a view of each
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Kept:
 
 
 Cut = tuple[Kept, ...]
-"""What is held of one tensor: for every dimension, which indices."""
+"""The indices that are held of each dimension of a tensor."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class HeldPart:
         return [(Box(there), Box(here)) for there, here in zip(product(*combs), product(*places), strict=True)]
 
     def take(self, wide: Tensor) -> Tensor:
-        """The held scalars: a view, if they are one run of every dimension."""
+        """The held scalars; a view, if every dimension keeps one run of indices."""
         if self.whole:
             return wide
         for dim, kept in self.scattered:
@@ -204,17 +204,17 @@ class HeldPart:
 
     @cached_property
     def gathered(self) -> HeldPart:
-        """What is left to cut when the last scattered dimension is gathered."""
+        """The part that is left to cut once the last scattered dimension is gathered."""
         dim, kept = self.scattered[-1]
         return HeldPart((*self.cut[:dim], Kept(kept.count, ((0, kept.count),)), *self.cut[dim + 1 :]))
 
 
 def few_rows(wide: Tensor, count: int) -> Iterator[slice]:
-    """So many rows of this width, a few at a time."""
+    """`count` rows of this width, a few at a time."""
     few = max(1, GATHERED * len(wide) // wide.numel())
     return (slice(start, start + few) for start in range(0, count, few))
 
 
 def of_rows(ratio: float | Tensor, rows: slice) -> float | Tensor:
-    """The ratio of these rows, unless it is the same for all."""
+    """The ratio of these rows, or the one ratio that all rows share."""
     return ratio[rows] if isinstance(ratio, Tensor) and len(ratio) > 1 else ratio

@@ -17,7 +17,7 @@ from potluck.parts.cut.plan import Plan
 
 @dataclass
 class HolderMean:
-    """For every scalar the weighted mean over the clients that hold it, as updates stream in.
+    """The weighted mean of every scalar over the clients that hold it, as updates stream in.
 
     A running mean in the tensors' own precision (at least float32), whose error grows like √n
     units in the last place with the number of holders n; equal contributions give back their value
@@ -58,7 +58,7 @@ class HolderMean:
                 across.approach_rows(mean, band.wide, narrow, band.ratio, band.anew)
 
     def begin(self, name: str, part: HeldPart) -> Tensor:
-        """The mean so far: at first the old value, or room for a new one if all of it is sent."""
+        """The mean so far: the old value at first, or room for a new one if the whole tensor is sent."""
         if name not in self.means:
             old = self.state[name]
             room = torch.empty(old.shape, dtype=mean_type(old))

@@ -32,19 +32,19 @@ class Plan:
 
     @cached_property
     def parts(self) -> dict[str, HeldPart]:
-        parts: dict[Cut, HeldPart] = {}  # tensors that are cut alike share theirs
+        parts: dict[Cut, HeldPart] = {}  # shared by tensors that are cut in the same way
         return {name: parts.setdefault(cut, HeldPart(cut)) for name, cut in self.entries}
 
     def __getitem__(self, name: str) -> Cut:
         return self.parts[name].cut
 
     def take(self, tensors: Mapping[str, Tensor]) -> Tensors:
-        """The narrow tensors; where one run is held of every dimension, views of the wide ones."""
+        """The narrow tensors; views of the wide ones if every dimension keeps one run of indices."""
         return {name: self.parts[name].take(tensor) for name, tensor in tensors.items()}
 
     @cached_property
     def narrowed(self) -> frozenset[str]:
-        """The tensors that really are smaller."""
+        """The tensors that are smaller than in the wide network."""
         return frozenset(name for name, part in self.parts.items() if not part.whole)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""The decompositions of a server's layers: one serves every level, and is made again only when the weight is another.
+"""The decompositions of a server's layers: one serves every level, until the weight changes.
 
-A randomised decomposition starts from the right singular vectors of the weight before, which are part of the
-server's state: what comes out depends on the state alone, so a run that is resumed finds the same.
+A randomised decomposition starts from the right singular vectors of the previous weight, which are part of the
+server's state: the result depends on the state alone, so a resumed run finds the same.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from potluck.parts.lowrank.approximate import approximate
 from potluck.parts.lowrank.decompose import Decomposition, decompose
 from potluck.parts.lowrank.layers import Unrolled
 
-KEPT = "kept/"  # the names of what a server keeps for itself begin so
+KEPT = "kept/"  # prefix of what a server keeps to itself
 
 Make = Callable[[str, Tensor], Decomposition]
 
 
 def subspace_name(layer: str) -> str:
-    """What the right singular vectors are called from which the next decomposition starts."""
+    """The name of the right singular vectors that the next decomposition starts from."""
     return f"{KEPT}subspace/{layer}"
 
 
 def decompositions(
     state: Tensors, layers: Mapping[str, Unrolled], names: Iterable[str], make: Make, ctx: Context
 ) -> dict[str, Decomposition]:
-    """Of every named layer's weight its decomposition; made anew only where weight or start are others."""
+    """The decomposition of every named layer's weight; reused unless weight or start changed."""
     done: dict[str, tuple[Tensor, Tensor | None, Decomposition]] = ctx.once("decompositions", dict)
     wanted = {name: (state[f"{name}.weight"], state.get(subspace_name(name))) for name in names}
 
@@ -38,14 +38,14 @@ def decompositions(
         return name in done and all(old is new for old, new in zip(done[name][:2], wanted[name], strict=True))
 
     stale = [name for name in wanted if not known(name)]
-    stale.sort(key=lambda name: -wanted[name][0].numel())  # the longest first: no thread waits for it at the end
+    stale.sort(key=lambda name: -wanted[name][0].numel())  # no thread waits for the largest at the end
     made = in_parallel(lambda name: make(name, layers[name].matrix(wanted[name][0])), stale)
     done |= {name: (*wanted[name], found) for name, found in zip(stale, made, strict=True)}
     return {name: done[name][2] for name in wanted}
 
 
 def exactly(name: str, matrix: Tensor) -> Decomposition:
-    """The whole decomposition, without regard to what was before."""
+    """The whole decomposition; nothing from before is needed."""
     return decompose(matrix)
 
 

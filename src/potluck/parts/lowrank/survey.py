@@ -1,4 +1,4 @@
-"""Which layers of a network are put into factors, and why the others stay whole."""
+"""Which layers of a network are put into factors, and why the rest stay whole."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def survey(
     """Run a network once and decide about each of its layers.
 
     `start` is how many layers stay whole at the front (ρ of FedHM), or the name of the layer or block at which
-    factors begin; otherwise the network's own `low_rank_from`, or all but the first layer. `factor` and `whole`
+    factors begin. Without it, the network's own `low_rank_from` counts, or the first layer alone. `factor` and `whole`
     name layers or blocks for which the defaults do not hold; the most specific name wins, and `whole` a tie.
     """
     found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
@@ -127,7 +127,7 @@ def usual_reason(net: nn.Module, name: str, order: Sequence[str], head: Collecti
 def before(
     usual: Mapping[str, str], order: Sequence[str], said_by: str, start: int | str | None
 ) -> tuple[Collection[str], str]:
-    """The layers in front of the first one in factors, and that one's name; those usually whole do not count."""
+    """The layers in front of the first one in factors, and its name; a number counts only layers not usually whole."""
     if isinstance(start, str):
         check_names({said_by: [start]}, blocks_around(order))
         counted = list(order)
@@ -139,7 +139,7 @@ def before(
 
 
 def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> list[str]:
-    """The layers that the network does more with than calling them: it fails once they are pairs of layers."""
+    """The layers that the network does more with than call them, so that it fails when they are pairs of layers."""
     if runs_with(net, example, names):
         return []
     failing = [name for name in names if not runs_with(net, example, [name])]
@@ -149,7 +149,7 @@ def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str
 
 
 def runs_with(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> bool:
-    """Whether a network runs, in training and in use, and calls the factors that are in the places of these layers."""
+    """Whether a network runs, in training and in evaluation, and calls the factors that replace these layers."""
     trial = replace_layers(copied(net), dict.fromkeys(names, 1))
     try:
         called = {name for training in (True, False) for name in calls(trial, example, names, training)}

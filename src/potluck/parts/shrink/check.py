@@ -1,4 +1,4 @@
-"""Whether a narrow network runs as the wide one did, every tensor as much narrower as its channels are fewer."""
+"""Whether a narrow network runs as the wide one did, with tensors that are narrower by the missing channels."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Course:
 
     steps: list[tuple[Step, tuple[Expected, ...]]]
     results: list[tuple[str, tuple[Expected, ...]]]
-    strict: bool = False  # step by step, or only what every module gives once the steps differ
+    strict: bool = False  # compare step by step; else only the modules' outputs once the steps differ
 
 
 def course(trace: Trace, channel_of: Tensor, held: Tensor) -> Course:
@@ -69,7 +69,7 @@ def course(trace: Trace, channel_of: Tensor, held: Tensor) -> Course:
 
 
 class Compare(TorchDispatchMode):
-    """Holds every step of a run, and what every module gives, against what is expected of it."""
+    """Compares every step of a run, and every module's output, with what is expected."""
 
     def __init__(self, course: Course) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -86,7 +86,7 @@ class Compare(TorchDispatchMode):
         self.ran += 1
         by_data = torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
         if by_data and not self.course.strict:
-            self.in_step = self.watched = False  # what follows may be something else
+            self.in_step = self.watched = False  # what runs from here on may differ
         if self.in_step and name not in COPIES:
             self.in_step = self.done < len(self.course.steps) and alike(name, self.course.steps[self.done][0].operation)
             if self.course.strict and not self.in_step:

@@ -1,7 +1,7 @@
 """Making a narrow copy of a network run: sizes that its modules remember are brought up to date.
 
-The copy runs on the same example as the network did, and every tensor on the way has to be as much
-narrower as it has fewer channels.
+The copy runs on the same example as the network did, and every tensor on the way has to be narrower by
+the channels it lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from potluck.parts.shrink.resize import resize, resizes
 from potluck.parts.trace.findings import Findings
 from potluck.parts.trace.tracer import tensors_in
 
-TRIES = 64  # sets of so many attributes that are read otherwise, at one problem
+TRIES = 64  # sets of attributes to change at one problem, for each number of attributes
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def find_sizes(
 ) -> Choices:
     """What the modules' own attributes have to be for the narrow network to run as it should.
 
-    What has to change is changed. What need not is changed, too, if nothing but the attribute changes:
-    a size that is only remembered, but neither a factor nor a number of steps.
+    An attribute changes if the network needs that to run, or if its outputs stay the same: then it is a size
+    that is only remembered, and neither a factor nor a number of steps.
     """
     choices: Choices = {each: each.size for listed in found.values() for each in listed}
     strict = replace(expected, strict=True)
@@ -102,7 +102,7 @@ def find_sizes(
 
 
 def seeded_outputs(net: nn.Module, example: tuple[Tensor, ...]) -> list[Tensor]:
-    """What a network gives for the example in evaluation; it stays as it is."""
+    """What a network gives for the example in evaluation, with the same random numbers each time."""
     with undisturbed(net):
         torch.manual_seed(0)
         return tensors_in(net(*example))
@@ -120,7 +120,7 @@ def search(
     found: Mapping[str, list[Attribute]],
     choices: Choices,
 ) -> Choices | Divergence:
-    """Read the attributes otherwise wherever the narrow network leaves its course, as long as that gets it further."""
+    """Change attributes wherever the narrow network leaves its course, as long as that gets it further."""
     apply(narrow, found, choices)
     problem = compare(narrow, example, expected)
     while problem is not None:
@@ -136,7 +136,7 @@ def search(
 
 
 def readings(found: Mapping[str, list[Attribute]], choices: Choices, problem: Divergence) -> Iterator[Choices]:
-    """Other readings of the attributes around a problem, those that change least first."""
+    """Changes of the attributes around a problem, the smallest first."""
     path = problem.where.strip("'").split(".")
     around = ["", *(".".join(path[: end + 1]) for end in range(len(path)))]
     unsure = list({each: None for place in reversed(around) for each in found.get(place, [])})
@@ -154,7 +154,7 @@ def apply(narrow: nn.Module, found: Mapping[str, list[Attribute]], choices: Choi
 
 
 def own_sizes(net: nn.Module, plan: Plan, expected: Course) -> Iterator[tuple[str, nn.Module, Sizes]]:
-    """For every module of the user's the sizes it works with: its tensors', its steps', its descendants'."""
+    """The sizes that every module of the user's works with: its tensors', its steps', its descendants'."""
     stepped: dict[str, list[tuple[int, int]]] = {}
     for step, shapes in expected.steps:
         pairs = stepped.setdefault(step.where.strip("'") if step.where != "the network" else "", [])
@@ -176,7 +176,7 @@ def own_sizes(net: nn.Module, plan: Plan, expected: Course) -> Iterator[tuple[st
 
 
 def pairs_of(plan: Plan, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Every size in these tensors, with what becomes of it."""
+    """Every size in these tensors, wide and narrow."""
     return [(kept.size, kept.count) for name in names for kept in plan[name]]
 
 

@@ -2,7 +2,7 @@
 
 The network is run once on an example to find its channels. A narrow copy holds the first of every
 block of them; sizes that modules remember are brought up to date; then the copy runs on the same
-example, and every tensor on the way has to be as much narrower as it has fewer channels.
+example, and every tensor on the way has to be narrower by the channels it lacks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Shrinkable:
         return type(self.net).__name__
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "findings"}  # large, and the recipes do
+        return {key: value for key, value in vars(self).items() if key != "findings"}  # large, and the recipes suffice
 
     def __call__(self, width: float) -> nn.Module:
         """A copy of this width, with the first channels of every block."""
@@ -68,7 +68,7 @@ class Shrinkable:
 
 
 def instance_plan(wide: nn.Module, narrow: nn.Module, example: tuple[Tensor, ...]) -> Plan:
-    """What a narrow copy of a network holds of it."""
+    """Which part of a network a narrow copy of it holds."""
     channels = study(wide, example).channels
     return channels.plan(channels.counts_in(shapes_of(narrow.state_dict())))
 

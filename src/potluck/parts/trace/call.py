@@ -16,10 +16,10 @@ class Memory(Protocol):
     """Which tensors share their storage."""
 
     def bases(self, tensor: Tensor) -> list[Tensor]:
-        """The tensor made on the spot of which this one is a view, and its twins."""
+        """The tensor that this one is a view of, if it was made on the spot, and its twins."""
 
     def mark(self, tensor: Tensor, marks: Marks) -> None:
-        """Say anew what is known of a tensor."""
+        """Replace what is known about a tensor."""
 
 
 class UnforeseenCallError(Exception):
@@ -55,7 +55,7 @@ class Call:
 
     @property
     def reason(self) -> str:
-        """Why channels stay that meet what stays."""
+        """Why channels stay when they meet something that stays."""
         return f"it meets what stays: {self.what}"
 
     @property
@@ -75,14 +75,14 @@ class Call:
         return dim % max(1, tensor.dim())
 
     def together(self, *sides: Marked) -> Marked:
-        """What meets element by element is one channel."""
+        """Elements that meet belong to one channel."""
         joined = Marked((), None)
         for side in sides:
             joined = together(self.joins, joined, side, self.reason)
         return joined
 
     def flat(self, one: Strip, dim: int) -> Tensor:
-        """A strip as atoms along one dimension; what lies across it is one channel each."""
+        """A strip as atoms along one dimension; each line across it is one channel."""
         lines = one.atoms.movedim(dim, 0).reshape(one.atoms.shape[dim], -1)
         self.joins.join(lines, lines[:, :1], self.reason)
         return lines.amax(1)
@@ -97,7 +97,7 @@ class Call:
         return tensor.new_full((tensor.shape[dim],), FREE if marks is None else 0).long()
 
     def by_channel(self, tensor: Tensor, dims: int) -> Marked:
-        """A tensor whose first dimensions are channels: strips over these and others lie along these alone."""
+        """A tensor whose first dimensions are channels: a strip over more dimensions is laid along these alone."""
         marked = self.marked(tensor)
         if marked.marks is None:
             return marked

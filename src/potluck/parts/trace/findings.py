@@ -94,7 +94,7 @@ def numbered(group: Tensor, why: dict[int, str]) -> Tensor:
 
 
 def reason_of(channels: Tensor, why: dict[int, str]) -> str:
-    """Why a dimension stays: only if none of it is a channel that can go."""
+    """Why a dimension stays; empty if any of its channels can go."""
     found = [why.get(channel) for channel in torch.unique(channels).tolist()]
     if len(channels) < 2 or None in found:
         return ""

@@ -20,7 +20,7 @@ def along(atoms: Tensor, dim: int, dims: int) -> Tensor:
 
 
 def convolution(call: Call) -> list[Marks]:
-    """Input channels meet the kernel's, group by group; the kernel's others come out."""
+    """Input channels meet the kernel's input side, group by group; its output side comes out."""
     given, weight, groups = call.given["input"], call.given["weight"], int(call.given["groups"])
     entering, output = call.channels(given, 1), call.outputs[0]
     first, second = call.channels(weight, 0), call.channels(weight, 1)

@@ -77,7 +77,7 @@ RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name i
 
 
 def rule_for(operation: Any) -> Rule:
-    """The rule of an operation; other libraries may have their own of the same name."""
+    """The rule of an operation; one from another library may have the name of one of PyTorch's."""
     name = operation.overloadpacket.__name__
     if name in RULES and operation.namespace == "aten":
         return RULES[name]

@@ -46,7 +46,7 @@ class Trace:
     lines: list[Tensor] = field(default_factory=list)  # rows of atoms that must stay equally long: pieces of a split
     strips: list[Tensor] = field(default_factory=list)  # atoms over several dimensions, such as heads
     steps: list[Step] = field(default_factory=list)
-    results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of every module, as they came
+    results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of modules, in running order
 
 
 class Watch(TorchDispatchMode):
@@ -56,7 +56,7 @@ class Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace = trace
         self.place = place
-        self.known: dict[int, tuple[Tensor, Marked]] = {}  # holds the tensors, or another could take an address
+        self.known: dict[int, tuple[Tensor, Marked]] = {}  # holds the tensors, so that no address is used twice
         self.fresh: dict[int, list[Tensor]] = {}  # made on the spot, by where their memory is
         self.pending: dict[int, tuple[tuple[Strip, ...], str]] = {}
 
@@ -184,7 +184,7 @@ def plain_operations() -> Iterator[None]:
 
 @contextmanager
 def placed(net: nn.Module, place: list[str], note: Callable[[str, object], None]) -> Iterator[None]:
-    """Keep the name of the module that is running on top of the list, and tell what each gave."""
+    """Keep the running module's name at the end of the list, and report the output of each module."""
 
     def entered(name: str, layer: nn.Module, given: Given) -> None:
         place.append(f"'{name}'")
