@@ -24,6 +24,7 @@ class Plan:
     def of(cls, cuts: Mapping[str, Cut]) -> Plan:
         """The plan that cuts each tensor like this.
 
+        >>> import torch
         >>> plan = Plan.of({"w": (Kept.of(4, [0, 3]), Kept.of(2, [0, 1]))})
         >>> plan.take({"w": torch.arange(8).view(4, 2)})["w"].tolist()
         [[0, 1], [6, 7]]
