@@ -72,10 +72,11 @@ class Unrolled:
         """The weights of the first and the second layer from A (groups, rows, r) and B (groups, r, columns)."""
         rank = left.shape[-1]
         if self.linear:
-            return right.reshape(rank, self.inputs), left.reshape(self.outputs, rank)
-        first = right.reshape(self.groups * rank, self.inputs, 1, self.width)
-        second = left.reshape(self.outputs, self.height, rank).transpose(1, 2).unsqueeze(-1)
-        return first.contiguous(), second.contiguous()
+            first, second = right.reshape(rank, self.inputs), left.reshape(self.outputs, rank)
+        else:
+            first = right.reshape(self.groups * rank, self.inputs, 1, self.width)
+            second = left.reshape(self.outputs, self.height, rank).transpose(1, 2).unsqueeze(-1)
+        return first.contiguous(), second.contiguous()  # the order in memory shows in the last bits of products
 
     def join(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """A and B from the weights of the first and the second layer."""
