@@ -25,7 +25,7 @@ from torch import nn
 import potluck
 from potluck.core.data import evenly_spaced
 from potluck.core.form import Form
-from potluck.core.guard import Guard
+from potluck.core.guard import NOTHING, Expected, Guard
 from potluck.core.method import Method
 from potluck.core.types import Context, Job, Update
 from potluck.models.catalogue import find_model
@@ -55,16 +55,16 @@ FEDERATIONS = {
 }
 
 
-class Nothing(Guard):
+class Unwatchful(Guard):
     """A guard that checks nothing."""
 
     def check(self, update: Update, job: Job, form: Form) -> None:
         pass
 
 
-def nothing_expected(method: Method, job: Job, ctx: Context) -> Form:
-    """In the place of the form of an honest answer."""
-    return {}
+def nothing_expected(method: Method, job: Job, ctx: Context) -> Expected:
+    """In the place of what an honest client would do."""
+    return NOTHING
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def play(federation: Federation, guarded: bool, noted: list[Seconds]) -> float:
             method="heterofl",
             partition=InOrder(),
             train=federation.contest.train(),
-            guard=Guard() if guarded else Nothing(),
+            guard=Guard() if guarded else Unwatchful(),
             cohort=federation.cohort,
             evaluate_every=10**9,
             calibration_clients=1,

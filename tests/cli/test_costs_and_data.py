@@ -66,6 +66,22 @@ def test_costs_of_the_users_own_network(potluck, tmp_path, monkeypatch):
     assert "cannot run on an input of shape (5, 5)" in err
 
 
+def test_costs_tell_what_is_trained_where_weights_are_frozen(potluck, tmp_path, monkeypatch):
+    (tmp_path / "frozen_for_costs.py").write_text(
+        "from torch import nn\n"
+        "def net(width):\n"
+        "    body = nn.Linear(12, int(8 * width)).requires_grad_(False)\n"
+        "    return nn.Sequential(nn.Flatten(), body, nn.Linear(int(8 * width), 3))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    words = ("costs", "--model", "frozen_for_costs:net", "--input", "3x2x2", "--levels", "1,0.5", "--no-measure")
+    code, out, _ = potluck(*words, "--json")
+    assert code == 0
+    assert [(row["parameters"], row["trained"]) for row in json.loads(out)] == [(131, 27), (67, 15)]
+    assert "parameters trained" in potluck(*words)[1]
+    assert "trained" not in potluck("costs", "--model", "lg-mlp", "--levels", "1", "--no-measure")[1]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -76,7 +76,7 @@ def test_the_experiments_are_the_demos_runs(title, file, pytestconfig):
 
 def summary(largest, smallest=None):
     levels = {"server": largest, "laptop": None, "phone": None, "watch": smallest}
-    return Summary("x", "m", 1, levels, {}, {}, 0, 0, 0, 0, 0, 0.0)
+    return Summary("x", "m", 1, levels, {}, {}, {}, 0, 0, 0, 0, 0, 0.0)
 
 
 def test_the_verdict_is_honest_whoever_wins():

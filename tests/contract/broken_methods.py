@@ -30,8 +30,15 @@ class DefaultOutOfRange(FedAvg):
 
 
 @dataclass(frozen=True)
+class SettingThatAFileChanges(FedAvg):
+    """Its setting is not what it was when a file has held it."""
+
+    rates: object = (0.5, 0.25)
+
+
+@dataclass(frozen=True)
 class SettingNoFileCanHold(FedAvg):
-    """Its setting cannot be written down."""
+    """Its setting cannot be written down, so that no two machines can agree on it."""
 
     device: object = torch.device("cpu")
 
@@ -312,7 +319,7 @@ class AnswersOtherwiseWhenAskedAgain(FedAvg):
 
 FAULTS = [
     (DefaultOutOfRange, "its settings are a config", "rate is 0.0"),
-    (SettingNoFileCanHold, "its settings are a config", "device"),
+    (SettingThatAFileChanges, "its settings are a config", "do not survive a config file"),
     (Undocumented, "its settings are a config", "docstring"),
     (ForgotTheDecorator, "its settings are a config", "dataclass"),
     (SendsInfinity, "its payload survives the wire", "'note' is not finite"),

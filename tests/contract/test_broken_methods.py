@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from broken_methods import FAULTS
+from broken_methods import FAULTS, SettingNoFileCanHold
 
 import potluck.contract.checks
 from potluck.contract import CHECKS, check_method
@@ -42,6 +42,13 @@ def test_a_fault_is_found_by_its_check_and_by_no_other(method, title, says, pool
     found = {check: problem for check, problem in check_method(method()) if problem}
     assert list(found) == [title], found
     assert says in found[title]
+
+
+def test_a_setting_that_no_file_can_hold_is_found_though_nothing_else_can_be_tried():
+    """Without its settings a run has no recipe."""
+    title, problem = next(check_method(SettingNoFileCanHold()))
+    assert title == "its settings are a config"
+    assert "device" in problem
 
 
 @dataclass(frozen=True)

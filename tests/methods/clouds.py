@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from potluck.core.calibration import combine, install
+from potluck.core.client import Site
 from potluck.core.clock import Clock
 from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.desk import Desk
@@ -16,7 +17,6 @@ from potluck.core.method import Method
 from potluck.core.networks import ByWidth
 from potluck.core.recipe import Recipe
 from potluck.core.server import Ledger, Server, draw_cohort, first_state
-from potluck.core.client import Site
 from potluck.core.store import Memory
 from potluck.core.types import Batch, Level, Task, Tensors, Train
 from potluck.data.assignment import Blocks

@@ -17,6 +17,7 @@ from potluck.core.errors import RunError
 from potluck.core.method import plain_loss
 from potluck.core.server import Failure, first_state
 from potluck.core.tensors import state_of
+from potluck.models.catalogue import find_model
 from potluck.study.record import RunDirectory
 from potluck.study.watchers import Nobody, Rounds, left_out
 
@@ -144,7 +145,7 @@ def test_workers_tell_the_same(tmp_path, capsys):
     told = []
     for engine in ("serial", "local"):
         potluck.run(
-            model=potluck.models.catalogue.find_model("heterofl-cnn"),
+            model=find_model("heterofl-cnn"),
             data="digits",
             levels={"phone": 1.0},
             clients=8,

@@ -10,6 +10,7 @@ from torch import nn
 
 import potluck
 from potluck.core.errors import ConfigError, DataError, ModelError, RunError
+from potluck.data import sources
 
 LEVELS = {"server": 1.0, "phone": 0.5, "watch": 0.25}
 
@@ -87,9 +88,7 @@ def test_the_same_examples_give_the_same_run_however_they_come(data):
 
 def test_data_that_potluck_knows_have_a_name(tmp_path, monkeypatch):
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    named, given = (
-        run(model=net, data=data, clients=10, rounds=2) for data in ("digits", potluck.data.sources.load("digits"))
-    )
+    named, given = (run(model=net, data=data, clients=10, rounds=2) for data in ("digits", sources.load("digits")))
     assert named.metrics[-1]["levels"] == given.metrics[-1]["levels"]
     assert named.accuracy["server"] > 0.5  # seen: 0.90 to 0.93; guessing gives 0.1
     monkeypatch.delenv("POTLUCK_DATA", raising=False)

@@ -22,6 +22,7 @@ from potluck.study.experiment import from_config
 from potluck.study.schema import Origin, Table, read_table
 
 SETTABLE = ("model", "method", "train")
+TRAINED = "parameters trained"
 
 
 def costs(
@@ -83,6 +84,7 @@ def cost_table(rows: list[Row], batch_size: int) -> Any:
     """The rows for people, a column per level."""
     shown: dict[str, Callable[[Row], str]] = {
         "parameters": lambda row: f"{row['parameters']:,}",
+        TRAINED: lambda row: f"{row['trained']:,}",
         "space": lambda row: f"{row['space']:.2f} MiB",
         "MACs per example": lambda row: quantity(row["macs"]),
         "MACs as FedHM counts": lambda row: quantity(row["paper_macs"]),
@@ -92,6 +94,8 @@ def cost_table(rows: list[Row], batch_size: int) -> Any:
         "peak training memory": lambda row: in_bytes(row["peak_training_memory"]),
         "seconds per step": lambda row: f"{row['seconds_per_step']:.4f}",
     }
+    if all(row["trained"] == row["parameters"] for row in rows):
+        del shown[TRAINED]
     if rows and "seconds_per_step" not in rows[0]:
         shown = {name: show for name, show in shown.items() if name not in ("peak training memory", "seconds per step")}
     columns = {f"{row['level']} ({row['ratio']:g})": [show(row) for show in shown.values()] for row in rows}

@@ -22,6 +22,7 @@ class Summary:
     rounds: int
     accuracy: dict[str, float | None]  # by level, of the last evaluated round
     parameters: dict[str, int]
+    trained: dict[str, int]
     example_macs: dict[str, int]
     macs: int
     bytes_down: int
@@ -45,6 +46,7 @@ def summarise(path: Path) -> Summary:
         rounds=len(records),
         accuracy={level: found["accuracy"] for level, found in last["levels"].items()},
         parameters={cost["level"]: cost["parameters"] for cost in run.costs()},
+        trained={cost["level"]: cost.get("trained", cost["parameters"]) for cost in run.costs()},  # older runs lack it
         example_macs={cost["level"]: cost["macs"] for cost in run.costs()},
         macs=sum(r["macs"] for r in records),
         bytes_down=sum(r["bytes_down"] for r in records),
@@ -63,6 +65,9 @@ def comparison(title: str, runs: dict[str, Summary]) -> Table:
         rows[f"{level}: accuracy"] = lambda run, level=level: percent(run.accuracy.get(level))  # type: ignore[misc]
     for level in levels:
         rows[f"{level}: parameters"] = lambda run, level=level: quantity(run.parameters.get(level))  # type: ignore[misc]
+    for level in levels:
+        if any(run.trained.get(level) != run.parameters.get(level) for run in runs.values()):
+            rows[f"{level}: trained"] = lambda run, level=level: quantity(run.trained.get(level))  # type: ignore[misc]
     for level in levels:
         rows[f"{level}: MACs/example"] = lambda run, level=level: quantity(run.example_macs.get(level))  # type: ignore[misc]
     rows |= {

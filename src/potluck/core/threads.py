@@ -46,11 +46,11 @@ def in_parallel(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Mad
     with one_thread():  # also puts back the count for all threads to come, which those of the pool change
         if threads <= 1:
             return [work(item) for item in items]
-        with ThreadPoolExecutor(threads, initializer=settle, initargs=(torch.is_grad_enabled(),)) as pool:
+        with ThreadPoolExecutor(threads, initializer=prepare_thread, initargs=(torch.is_grad_enabled(),)) as pool:
             return list(pool.map(work, items))
 
 
-def settle(gradients: bool) -> None:
+def prepare_thread(gradients: bool) -> None:
     """In a thread of the pool, which need not inherit either: compute alone, record gradients if the caller does."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(gradients)

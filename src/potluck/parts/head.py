@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.core.types import Level
+from potluck.parts.observe import After, Given, observe
 
 
 def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
     """The parameters of the last layer that runs and has one row per class; empty if no layer does."""
     ran: list[tuple[str, ...]] = []
 
-    def note(name: str) -> Callable[[nn.Module, object, object], None]:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:
-            rows = [own for own, p in module.named_parameters(recurse=False) if p.dim() and len(p) == classes]
-            if rows and isinstance(output, Tensor) and output.shape[-1] == classes:
-                ran.append(tuple(f"{name}.{own}" if name else own for own in rows))
+    def note(name: str, layer: nn.Module, given: Given, output: object) -> None:
+        rows = [own for own, p in layer.named_parameters(recurse=False) if p.dim() and len(p) == classes]
+        if rows and isinstance(output, Tensor) and output.shape[-1] == classes:
+            ran.append(tuple(f"{name}.{own}" if name else own for own in rows))
 
-        return hook
-
-    hooks = [module.register_forward_hook(note(name)) for name, module in net.named_modules()]
-    try:
-        run_once(net, example)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    run_once(net, example, dict(net.named_modules()), note)
     return ran[-1] if ran else ()
 
 
 def find_embeddings(net: nn.Module, classes: int) -> dict[str, int]:
-    """The embeddings of tokens that are classes too, with their rows; one row more is for the mask."""
+    """The embeddings with a row per class, and how many rows they have; one more row is for the mask."""
     return {
         f"{name}.weight": module.num_embeddings
         for name, module in net.named_modules()
@@ -41,15 +33,11 @@ def find_embeddings(net: nn.Module, classes: int) -> dict[str, int]:
     }
 
 
-def run_once(net: nn.Module, example: Tensor) -> Tensor:
-    """The network's output for one example, in evaluation mode, leaving the mode as it was."""
-    training = net.training
-    net.eval()
-    try:
-        with torch.no_grad():
-            output = net(example)
-    finally:
-        net.train(training)
+def run_once(
+    net: nn.Module, example: Tensor, layers: Mapping[str, nn.Module] | None = None, after: After | None = None
+) -> Tensor:
+    """The network's logits for one example, in evaluation mode; `after` hears of every call of these layers."""
+    output = observe(net, [example], layers, after=after)
     if not isinstance(output, Tensor):
         raise ModelError(f"the network must return a tensor of logits, but it returns {type(output).__name__}")
     return output
@@ -67,7 +55,7 @@ def try_once(net: nn.Module, example: Tensor, level: Level) -> Tensor:
 
 
 def check_outputs(net: nn.Module, example: Tensor, classes: int, level: Level) -> None:
-    """Refuse a network that cannot run on the data or whose output has no place for every label."""
+    """Refuse a network that cannot run on the data, or that has too few or too many outputs for the labels."""
     outputs = try_once(net, example, level).shape[-1]
     if outputs != classes:
         raise ModelError(

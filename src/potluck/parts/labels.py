@@ -1,4 +1,4 @@
-"""What the classes in a client's data decide: the logits it learns from, and the rows of the head it has a say in."""
+"""What a client's classes decide: the logits it learns from, and the rows of the head it contributes to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from potluck.core.types import Batch, Client, Context, Loss, Tensors
 
 Fill = Literal["zero", "-inf"]
 Masking = Literal["zero", "-inf", "off"]
-"""What becomes of the logits of classes a client lacks."""
+"""What happens to the logits of classes that a client lacks."""
 
 _VALUE = {"zero": 0.0, "-inf": -torch.inf}
 
@@ -25,7 +25,7 @@ def label_mask(client: Client, classes: int) -> Tensor:
 
 
 def masked_logits(logits: Tensor, mask: Tensor, fill: Fill) -> Tensor:
-    """z_c for the classes a client has, 0 (or -inf) for those it has not (HeteroFL, sec. 2.3)."""
+    """z_c for the classes a client has, 0 (or -inf) for those it lacks (HeteroFL, sec. 2.3)."""
     return logits.masked_fill(~mask, _VALUE[fill])
 
 
@@ -45,9 +45,9 @@ LOSSES: dict[Masking, Loss] = {"zero": loss_zero, "-inf": loss_minus_infinity, "
 
 
 def label_rows(client: Client, ctx: Context) -> dict[str, Tensor]:
-    """The rows a client has a say in, of the head and of token embeddings: those of the classes in its data.
+    """The rows of the head and of token embeddings that a client contributes to: its classes' rows.
 
-    Rows beyond the classes (the mask's) are everybody's.
+    Rows beyond the classes (the mask's) belong to everybody.
     """
     rows = torch.tensor(client.labels, dtype=torch.long)
     beyond = {

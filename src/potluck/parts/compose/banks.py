@@ -1,15 +1,15 @@
-"""Which layers are composed, and of a basis of which size: R1 inputs wide, R2 pieces.
+"""Which layers are composed, and how large their bases are: R1 inputs wide, R2 pieces.
 
-Both are shares of the layer's width in the network of ratio 1, unless the network says otherwise with an
-attribute `neural_basis`, from layers to (R1, R2). A layer is called like its module; of a recurrent
-layer each matrix is one, called like the parameter.
+Both are shares of the layer's width in the network of ratio 1, unless the network has an attribute
+`neural_basis`, from layers to (R1, R2). A layer is called like its module. Each matrix of a recurrent
+layer counts as a layer, called like the parameter.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ from potluck.core.plug import unknown
 from potluck.core.types import Context, Level
 from potluck.parts.compose.layers import CONVOLUTIONS, Bank
 from potluck.parts.head import run_once
+from potluck.parts.match import check_names, setting_for
+from potluck.parts.observe import Given
 
 FULL = Level("full", 1.0)  # the network whose width bases are a share of
 READERS = (
@@ -30,13 +32,13 @@ READERS = (
     nn.RNNBase,
     nn.RNNCellBase,
 )  # the first to run is the stem
-MATRICES = ("weight_ih", "weight_hh")  # how PyTorch calls those of recurrent layers, followed by the layer's number
+MATRICES = ("weight_ih", "weight_hh")  # PyTorch's names in recurrent layers, followed by the layer's number
 FROM_INPUT = ("weight_ih", "weight_ih_l0", "weight_ih_l0_reverse")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user may say of bases."""
+    """The user's settings for bases."""
 
     size: float  # R1 as a share of a layer's inputs
     count: float  # R2 as a share of its outputs
@@ -77,26 +79,23 @@ def places_in(net: nn.Module) -> Places:
 
 
 def find_banks(settings: Settings, ctx: Context) -> dict[str, Bank | str]:
-    """For every layer that might be composed its basis, or why it is left as it is."""
+    """The basis of every layer that might be composed, or why it is left as it is."""
     full = ctx.build(FULL)
     sizes = {level.ratio: level for level in ctx.task.levels}
     places = {level: places_in(ctx.build(level)) for level in sizes.values()}
-    known = [*dict(full.named_modules()), *places_in(full)]
-    for setting, names in (("compose", settings.compose), ("whole", settings.whole)):
-        for name in names:
-            if name not in known:
-                raise ModelError(f"{setting}: {unknown('layer or block', name, filter(None, known))}")
+    named = {"whole": settings.whole, "compose": settings.compose}
+    check_names(named, [*dict(full.named_modules()), *places_in(full)])
     declared = declared_in(full)
     stem = next(iter(outputs_of(full, ctx.task.example[0])), None)
     found: dict[str, Bank | str] = {}
     for layer, place in places_in(full).items():
         reason = obstacle(layer, place, full, places)
-        named = named_in(layer, settings)
-        if named == "compose" and reason is not None and layer in settings.compose:
+        chosen = setting_for(layer, named)
+        if chosen == "compose" and reason is not None and layer in settings.compose:
             raise ModelError(f"compose names '{layer}', which cannot be composed: {reason}")
-        if reason is None and named is None:
+        if reason is None and chosen is None:
             reason = usual_reason(layer, place, stem, ctx.task.head(FULL), places)
-        if reason is None and named == "whole":
+        if reason is None and chosen == "whole":
             reason = "named in whole"
         inputs = {level: others[layer].shape[1] for level, others in places.items() if layer in others}
         found[layer] = reason or make_bank(layer, place, inputs, declared, settings)
@@ -107,16 +106,6 @@ def find_banks(settings: Settings, ctx: Context) -> dict[str, Bank | str]:
             "name layers in compose, or choose another method"
         )
     return found
-
-
-def named_in(layer: str, settings: Settings) -> str | None:
-    """Which setting names a layer or a block around it; the name that says most counts."""
-
-    def depth(names: Iterable[str]) -> int:
-        return max((len(name) + 1 for name in names if not name or f"{layer}.".startswith(f"{name}.")), default=0)
-
-    composed, whole = depth(settings.compose), depth(settings.whole)
-    return ("whole" if whole >= composed else "compose") if composed or whole else None
 
 
 def obstacle(layer: str, place: Place, net: nn.Module, levels: Mapping[Level, Places]) -> str | None:
@@ -209,17 +198,8 @@ def outputs_of(net: nn.Module, example: Tensor) -> dict[str, int]:
     """How many numbers each layer that is called puts out for one example, in the order of running."""
     ran: dict[str, int] = {}
 
-    def note(name: str) -> Callable[[nn.Module, object, object], None]:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:
-            ran[name] = ran.get(name, 0) + (output.numel() if isinstance(output, Tensor) else 0)
+    def note(name: str, layer: nn.Module, given: Given, output: object) -> None:
+        ran[name] = ran.get(name, 0) + (output.numel() if isinstance(output, Tensor) else 0)
 
-        return hook
-
-    layers = [(name, module) for name, module in net.named_modules() if isinstance(module, READERS)]
-    hooks = [module.register_forward_hook(note(name)) for name, module in layers]
-    try:
-        run_once(net, example)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    run_once(net, example, {name: module for name, module in net.named_modules() if isinstance(module, READERS)}, note)
     return ran

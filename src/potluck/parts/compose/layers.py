@@ -1,4 +1,4 @@
-"""Weights composed of a basis that all widths share and coefficients of each width's own.
+"""Weights composed of a basis that all widths share and coefficients that each width has to itself.
 
 Mei, Guo, Zhou, Patel: Resource-Adaptive Federated Learning with All-In-One Neural Composition (NeurIPS 2022).
 
@@ -32,7 +32,7 @@ MIX = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}  # by the number of a kernel's dim
 
 @dataclass(frozen=True)
 class Bank:
-    """A layer's basis: where it goes, and of which size."""
+    """A layer's basis: its place and its size."""
 
     layer: str  # what the layer is called in state and settings
     module: str
@@ -93,7 +93,7 @@ class Composition(nn.Module):
         return compose(basis, coefficients)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Room for a basis and coefficients of such a weight; they are loaded later."""
+        """Room for the basis and the coefficients of this weight; they are loaded later."""
         bank, (outputs, inputs) = self.bank, weight.shape[:2]
         basis = weight.new_zeros(bank.count, bank.size, *bank.kernel)
         return basis, weight.new_zeros(outputs, inputs // bank.size * bank.count)
@@ -125,7 +125,7 @@ def bases_in(net: nn.Module) -> Iterator[Tensor]:
             yield module.get_parameter("original0")
 
 
-def parts_of(module: nn.Module) -> tuple[Tensor, Tensor]:
+def basis_and_coefficients(module: nn.Module) -> tuple[Tensor, Tensor]:
     """Basis and coefficients of a composed convolution or linear layer."""
     names = ("parametrizations.weight.original0", "parametrizations.weight.original1")
     return module.get_parameter(names[0]), module.get_parameter(names[1])
@@ -133,14 +133,14 @@ def parts_of(module: nn.Module) -> tuple[Tensor, Tensor]:
 
 def grouped_linear(module: nn.Linear, inputs: Tensor) -> Tensor:
     """y = U [V x_1, …, V x_G] for the groups x_g of R1 inputs."""
-    basis, coefficients = parts_of(module)
+    basis, coefficients = basis_and_coefficients(module)
     pieces = inputs.unflatten(-1, (-1, basis.shape[1])) @ basis.T
     return F.linear(pieces.flatten(-2), coefficients, module.bias)
 
 
 def grouped_convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tensor) -> Tensor:
     """y = U [V * x_1, …, V * x_G] for the groups x_g of R1 channels: one convolution for all groups, then a 1x1."""
-    basis, coefficients = parts_of(module)
+    basis, coefficients = basis_and_coefficients(module)
     dims = basis.dim() - 2
     batch = inputs if inputs.dim() == dims + 2 else inputs[None]
     groups = batch.reshape(-1, basis.shape[1], *batch.shape[2:])
@@ -152,7 +152,7 @@ def grouped_convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tenso
 
 # ---- which form is cheaper ----
 
-GROUPED_COST = 2.0  # what a multiply-add on small groups costs, in those of the layer's own (benchmarks/flanc_forms.py)
+GROUPED_COST = 2.0  # a multiply-add on small groups costs as much as two of the layer's own (benchmarks/flanc_forms.py)
 
 
 def composed_macs(bank: Bank, shape: tuple[int, ...], outputs: int, batch: int) -> int:

@@ -7,7 +7,6 @@ import os
 import time
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,9 +17,10 @@ from potluck.core.method import Method, recipient
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.types import Batch, Context, Job, Level, Tensors
 from potluck.parts.cost.paper_counts import Counter, fedhm_macs, heterofl_flops
+from potluck.parts.observe import observe
 
 MEMORY_EVENT = "[memory]"
-TIMED_SECONDS, TIMED_STEPS = 0.5, 20  # steps are timed for about so long, but no more of them than this
+TIMED_SECONDS, TIMED_STEPS = 0.5, 20  # time steps for about this long, but no more of them than this
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class LevelCost:
 
     level: str
     ratio: float
-    parameters: int
+    parameters: int  # scalars, frozen ones included
+    trained: int  # those of them that learn
     space: float  # MiB of the parameters as 4-byte floats
     macs: int  # multiply-accumulates of one example's forward pass
     paper_macs: int | None  # the same as FedHM's tables count them; None where they have no rule
@@ -47,8 +48,13 @@ class Measured:
 
 
 def count_parameters(net: nn.Module) -> int:
-    """How many scalars the network learns."""
+    """How many scalars the network's parameters have, frozen ones included."""
     return sum(parameter.numel() for parameter in net.parameters())
+
+
+def count_trained(net: nn.Module) -> int:
+    """How many scalars the network learns."""
+    return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
 
 
 def count_macs(net: nn.Module, example: Tensor, batch_size: int = 2) -> int:
@@ -66,17 +72,14 @@ def count_macs(net: nn.Module, example: Tensor, batch_size: int = 2) -> int:
 
 
 def repeated(example: Tensor, count: int = 2) -> Tensor:
-    """An example so many times; batch norm without statistics cannot run on one."""
+    """A batch of `count` equal examples; batch norm without statistics cannot run on one."""
     return example.expand(count, *example.shape[1:])
 
 
 def flops(net: nn.Module, inputs: Tensor) -> int:
     """Floating-point operations of a forward pass, two for a multiply-accumulate."""
-    training = net.training
-    net.eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        net(inputs)
-    net.train(training)
+    with FlopCounterMode(display=False) as counter:
+        observe(net, [inputs])
     return int(counter.get_total_flops())
 
 
@@ -104,6 +107,7 @@ def level_cost(method: Method, state: Tensors, level: Level, ctx: Context) -> Le
         level=level.name,
         ratio=level.ratio,
         parameters=parameters,
+        trained=count_trained(net),
         space=4 * parameters / 2**20,
         macs=count_macs(net, example, ctx.task.train.batch_size),
         paper_macs=paper_count(fedhm_macs, net, example),

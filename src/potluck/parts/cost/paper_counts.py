@@ -6,8 +6,7 @@ the full and the narrowed networks have the costs that their tables print.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck.core.errors import ModelError
+from potluck.parts.observe import Given, observe
 
 Cost = Callable[[nn.Module, Tensor, Tensor], int]
 """(module, its input, its output) -> what this call costs."""
@@ -64,7 +64,7 @@ def fedhm_cost(module: nn.Module, x: Tensor, y: Tensor) -> int:
 
 
 def multiply_adds(module: nn.Module, y: Tensor) -> int:
-    """Of a convolution or a linear layer: outputs times the weights each of them reads; 0 for all else."""
+    """Outputs of a convolution or linear layer times the weights that each reads; 0 for all else."""
     if isinstance(module, _ConvNd | nn.Linear):
         return y.numel() * module.weight[0].numel()
     return 0
@@ -85,37 +85,18 @@ class ReluElements(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@torch.no_grad()
 def measure(net: nn.Module, example: Tensor, cost: Cost) -> int:
-    """The summed cost of every call of every module inside, when the network sees a batch of one example."""
+    """The summed cost of all calls of all modules, when the network sees this example."""
     if any(isinstance(module, nn.RNNBase) for module in net.modules()):
         raise ModelError("the papers' tables have no rule for recurrent layers; count this network's multiply-adds")
     if any(is_parametrized(module) for module in net.modules()):
         raise ModelError("the papers' tables have no rule for weights that are computed; count multiply-adds")
     total = 0
 
-    def add(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def add(name: str, layer: nn.Module, given: Given, output: Any) -> None:
         nonlocal total
-        if isinstance(output, Tensor) and inputs and isinstance(inputs[0], Tensor):
-            total += cost(module, inputs[0], output)
+        if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
+            total += cost(layer, given[0], output)
 
-    with evaluating(net):
-        handles = [module.register_forward_hook(add) for module in net.modules()]
-        try:
-            net(example)
-        finally:
-            for handle in handles:
-                handle.remove()
+    observe(net, [example], dict(net.named_modules()), after=add)
     return total
-
-
-@contextmanager
-def evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while: no count depends on the mode, but batch norm's statistics would."""
-    modes = {module: module.training for module in net.modules()}
-    net.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-STEPS = 1000  # of improvement, before what is uneven stays whole
+STEPS = 1000  # of improvement; blocks in rows that are still uneven stay whole
 
 
 @dataclass(frozen=True)
 class Row:
-    """The places that each block has in a row, and how many places are no channel's."""
+    """The places that each block has in a row, and how many places belong to no channel."""
 
     places: tuple[tuple[int, int], ...]
     staying: int = 0
@@ -28,10 +28,10 @@ class Balance:
     rows: Sequence[Rows]
     width: float
 
-    def settle(self, counts: Sequence[int]) -> list[int]:
-        """Counts near width · size that leave every set of rows even; blocks for which there are none stay whole.
+    def evened(self, counts: Sequence[int]) -> list[int]:
+        """Counts near width · size that leave every set of rows even; blocks that have none stay whole.
 
-        >>> Balance([4, 4], [(Row(((0, 4),)), Row(((1, 4),)))], 0.6).settle([3, 2])
+        >>> Balance([4, 4], [(Row(((0, 4),)), Row(((1, 4),)))], 0.6).evened([3, 2])
         [2, 2]
         """
         found = self.improve(list(counts))
@@ -46,7 +46,7 @@ class Balance:
                 found[block] = self.sizes[block]
 
     def improve(self, counts: list[int]) -> list[int]:
-        """Step by step the change that evens the rows most."""
+        """Change the counts step by step, each time where it evens the rows most."""
         for _ in range(STEPS):
             now = self.cost(counts, {})
             if now[0] < 1e-9:

@@ -25,27 +25,27 @@ Parts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Channels:
-    """For every dimension of every tensor the channel of each index, and the blocks that channels come in."""
+    """The channel of each index of each dimension of each tensor, and the blocks that channels come in."""
 
-    ids: Mapping[str, tuple[Tensor, ...]]  # STAYS where an index is no channel's
+    ids: Mapping[str, tuple[Tensor, ...]]  # STAYS where an index belongs to no channel
     blocks: tuple[Block, ...]
     rows: tuple[Rows, ...]  # sets of rows that must stay equally long
-    parts: Mapping[int, Parts]  # sizes made of others, such as heads: each part is rounded for itself
+    parts: Mapping[int, Parts]  # sizes made of smaller ones, such as heads, which are rounded separately
     whole: Mapping[str, tuple[str, ...]]  # why each dimension of a tensor stays, "" where it does not
 
     def counts(self, width: float, rounding: Rounding = "ceil") -> list[int]:
-        """How many channels of every block a narrow network has."""
+        """How many channels a narrow network has of each block."""
         counts = [self.narrowed(block.size, width, rounding) for block in self.blocks]
-        return Balance([block.size for block in self.blocks], self.rows, width).settle(counts)
+        return Balance([block.size for block in self.blocks], self.rows, width).evened(counts)
 
     def narrowed(self, size: int, width: float, rounding: Rounding) -> int:
-        """What becomes of a size: what is as large as some heads together stays as large as they."""
+        """A size in the narrow network: as large as the narrow heads if it is made of heads."""
         if size in self.parts:
             return sum(times * self.narrowed(part, width, rounding) for times, part in self.parts[size])
         return rounded(width * size, rounding)
 
     def counts_in(self, narrow: Shapes) -> list[int]:
-        """How many channels of every block a network with these shapes has."""
+        """How many channels a network with these shapes has of each block."""
         try:
             return self.shared_out(narrow)
         except ModelError:
@@ -60,7 +60,7 @@ class Channels:
             raise
 
     def shared_out(self, narrow: Shapes) -> list[int]:
-        """What of every dimension's size each block must have, if they share it evenly."""
+        """How many channels each block must have so that the blocks of every dimension share its size evenly."""
         owner = self.owners()
         counts = [0] * len(self.blocks)
 
@@ -93,7 +93,7 @@ class Channels:
         return 1 + max((channel for block in self.blocks for channel in block.channels), default=0)
 
     def held(self, plan: Plan) -> Tensor:
-        """Of every channel whether a plan keeps it."""
+        """Whether a plan keeps each channel."""
         held = torch.zeros(self.total, dtype=torch.bool)
         for name, dims in self.ids.items():
             for ids, kept in zip(dims, plan[name], strict=True):
@@ -139,7 +139,7 @@ def kept_of(ids: Tensor, held: Tensor) -> Kept:
 
 
 def positions_in(ids: Tensor, owner: Tensor) -> tuple[dict[int, int], int]:
-    """How many indices of a dimension each block has, and how many are no channel's."""
+    """How many indices of a dimension each block has, and how many belong to no channel."""
     blocks, counts = torch.unique(owner[ids[ids != STAYS]], return_counts=True)
     return dict(zip(blocks.tolist(), counts.tolist(), strict=True)), int((ids == STAYS).sum())
 

@@ -1,4 +1,4 @@
-"""Which of a layer's channels a client gets: the one thing in which the width methods differ."""
+"""Which of a layer's channels a client gets: the one difference between the width methods."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class Random:
 
 @dataclass(frozen=True)
 class Largest:
-    """The channels of largest norm, of equal ones the first."""
+    """The channels of largest norm, the first among equals."""
 
-    norms: tuple[float, ...]  # of every channel, by id
+    norms: tuple[float, ...]  # by the channel's id
 
     def __call__(self, block: Block, kept: int) -> Sequence[int]:
         norms = [self.norms[channel] for channel in block.channels]

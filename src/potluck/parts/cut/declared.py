@@ -14,7 +14,7 @@ Blocks = dict[str, tuple[int, ...]]
 GATES: dict[type[nn.RNNBase], int] = {nn.LSTM: 4, nn.GRU: 3}
 
 
-def blocks_of(net: nn.Module) -> Blocks:
+def blocks_per_dimension(net: nn.Module) -> Blocks:
     """How many equal parts each dimension of the network's parameters has, where it has more than one."""
     found: Blocks = {}
     for name, module in net.named_modules():

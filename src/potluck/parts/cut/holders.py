@@ -19,12 +19,12 @@ Edges = tuple[int, ...]
 """Where the intervals of a dimension begin, and where the last one ends."""
 
 REMEMBERED = 1024
-MANY = 8  # bands of rows: more of them are gathered at once
+MANY = 8  # bands of rows; if there are more, all are gathered at once
 
 
 @dataclass(frozen=True)
 class Band:
-    """Some rows of a wide tensor, the same in a narrow one, and how far these move those."""
+    """Some rows of a wide tensor, the same rows of a narrow one, and how far these move the wide ones."""
 
     wide: slice | Tensor
     narrow: slice
@@ -45,9 +45,9 @@ class Holders:
         """Nobody holds anything: the grid has one cell."""
         return cls(tuple((0, size) for size in shape), np.zeros([1] * len(shape)))
 
-    @lru_cache(REMEMBERED)  # noqa: B019 - a bounded number of small grids outlives the round: cohorts are much alike
+    @lru_cache(REMEMBERED)  # noqa: B019 - a bounded number of small grids, as cohorts resemble each other
     def join(self, cut: Cut, weight: float, dtype: torch.dtype) -> tuple[Holders, list[Band]]:
-        """One more holder, and its share of the weight of all it holds."""
+        """One more holder, and its share in the weight of what it holds."""
         if self.weight.size == 1 and all(kept.whole for kept in cut):
             both = self.weight + weight
             return Holders(self.edges, both), [Band(slice(None), slice(None), weight / both.item(), False)]

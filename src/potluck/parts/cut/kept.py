@@ -17,7 +17,7 @@ from torch import Tensor
 from potluck.core.tensors import approach
 
 GATHERED = 1 << 17  # scalars gathered at a time: they stay in the cache until they are written back
-SCATTERED = 4  # combs in a dimension: of more than these, one gather costs less than so many views
+SCATTERED = 4  # combs in a dimension; for more than these, one gather is cheaper than a view of each
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Kept:
 
 
 Cut = tuple[Kept, ...]
-"""What is held of one tensor: for every dimension, which indices."""
+"""The indices that are held of each dimension of a tensor."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class Box:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class HeldPart:
     """The held part of one tensor."""
 
     cut: Cut
-    known_rows: dict[tuple[int, ...], Part] = field(default_factory=dict, repr=False)
+    known_rows: dict[tuple[int, ...], HeldPart] = field(default_factory=dict, repr=False)
 
     @cached_property
     def whole(self) -> bool:
@@ -136,11 +136,11 @@ class Part:
     def scattered(self) -> list[tuple[int, Kept]]:
         return [(dim, kept) for dim, kept in enumerate(self.cut) if kept.scattered]
 
-    def of_rows(self, rows: tuple[int, ...]) -> Part:
+    def of_rows(self, rows: tuple[int, ...]) -> HeldPart:
         """The same part without the other rows; clients have the same labels round after round."""
         if rows not in self.known_rows:
             first, *others = self.cut
-            self.known_rows[rows] = Part((Kept.of(first.size, first.indices[list(rows)].tolist()), *others))
+            self.known_rows[rows] = HeldPart((Kept.of(first.size, first.indices[list(rows)].tolist()), *others))
         return self.known_rows[rows]
 
     @cached_property
@@ -153,7 +153,7 @@ class Part:
         return [(Box(there), Box(here)) for there, here in zip(product(*combs), product(*places), strict=True)]
 
     def take(self, wide: Tensor) -> Tensor:
-        """The held scalars: a view, if they are one run of every dimension."""
+        """The held scalars; a view, if every dimension keeps one run of indices."""
         if self.whole:
             return wide
         for dim, kept in self.scattered:
@@ -171,15 +171,15 @@ class Part:
         return torch.meshgrid(*(kept.indices for kept in self.cut), indexing="ij") if self.cut else ()
 
     @cached_property
-    def table(self) -> Part:
+    def table(self) -> HeldPart:
         """The same part of a tensor with at least two dimensions."""
-        return Part((Kept(1, ((0, 1),)),) * (2 - len(self.cut)) + self.cut)
+        return HeldPart((Kept(1, ((0, 1),)),) * (2 - len(self.cut)) + self.cut)
 
     @cached_property
-    def across(self) -> Part:
+    def across(self) -> HeldPart:
         """The same part of every row."""
         rows = self.cut[0].size
-        return Part((Kept(rows, ((0, rows),)), *self.cut[1:]))
+        return HeldPart((Kept(rows, ((0, rows),)), *self.cut[1:]))
 
     def approach(self, wide: Tensor, narrow: Tensor, ratio: float | Tensor, anew: bool) -> None:
         """Move the held scalars towards narrow ones, by a ratio of narrow shape or of one row's."""
@@ -211,18 +211,18 @@ class Part:
             wide.index_copy_(0, held[rows], gathered)
 
     @cached_property
-    def gathered(self) -> Part:
-        """What is left to cut when the last scattered dimension is gathered."""
+    def gathered(self) -> HeldPart:
+        """The part that is left to cut once the last scattered dimension is gathered."""
         dim, kept = self.scattered[-1]
-        return Part((*self.cut[:dim], Kept(kept.count, ((0, kept.count),)), *self.cut[dim + 1 :]))
+        return HeldPart((*self.cut[:dim], Kept(kept.count, ((0, kept.count),)), *self.cut[dim + 1 :]))
 
 
 def few_rows(wide: Tensor, count: int) -> Iterator[slice]:
-    """So many rows of this width, a few at a time."""
+    """`count` rows of this width, a few at a time."""
     few = max(1, GATHERED * len(wide) // wide.numel())
     return (slice(start, start + few) for start in range(0, count, few))
 
 
 def of_rows(ratio: float | Tensor, rows: slice) -> float | Tensor:
-    """The ratio of these rows, unless it is the same for all."""
+    """The ratio of these rows, or the one ratio that all rows share."""
     return ratio[rows] if isinstance(ratio, Tensor) and len(ratio) > 1 else ratio

@@ -12,13 +12,13 @@ from torch import Tensor
 from potluck.core.tensors import is_whole, mean_type, restore_type
 from potluck.core.types import Tensors
 from potluck.parts.cut.holders import Band, Holders
-from potluck.parts.cut.kept import Part
+from potluck.parts.cut.kept import HeldPart
 from potluck.parts.cut.plan import Plan, shapes_of, whole_plan
 
 
 @dataclass
 class HolderMean:
-    """For every scalar the weighted mean over the clients that hold it, as updates stream in.
+    """The weighted mean of every scalar over the clients that hold it, as updates stream in.
 
     A running mean in the tensors' own precision (at least float32), whose error grows like √n
     units in the last place with the number of holders n; equal contributions give back their value
@@ -69,8 +69,8 @@ class HolderMean:
         """The plan of a client that holds all there is."""
         return whole_plan(shapes_of(self.state))
 
-    def begin(self, name: str, part: Part) -> Tensor:
-        """The mean so far: at first the old value, or room for a new one if all of it is sent."""
+    def begin(self, name: str, part: HeldPart) -> Tensor:
+        """The mean so far: the old value at first, or room for a new one if the whole tensor is sent."""
         if name not in self.means:
             old = self.state[name]
             room = torch.empty(old.shape, dtype=mean_type(old))
@@ -81,7 +81,7 @@ class HolderMean:
             self.holders[name] = self.nobody[shape, room.dtype]
         return self.means[name]
 
-    def count(self, name: str, sent: Tensor, part: Part, weight: float) -> None:
+    def count(self, name: str, sent: Tensor, part: HeldPart, weight: float) -> None:
         """Add whole numbers to their sum."""
         if name not in self.counts:
             shape = self.state[name].shape

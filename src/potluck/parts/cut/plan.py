@@ -9,7 +9,7 @@ from functools import cached_property
 from torch import Tensor
 
 from potluck.core.types import Tensors
-from potluck.parts.cut.kept import Cut, Kept, Part
+from potluck.parts.cut.kept import Cut, HeldPart, Kept
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -24,6 +24,7 @@ class Plan:
     def of(cls, cuts: Mapping[str, Cut]) -> Plan:
         """The plan that cuts each tensor like this.
 
+        >>> import torch
         >>> plan = Plan.of({"w": (Kept.of(4, [0, 3]), Kept.of(2, [0, 1]))})
         >>> plan.take({"w": torch.arange(8).view(4, 2)})["w"].tolist()
         [[0, 1], [6, 7]]
@@ -31,20 +32,20 @@ class Plan:
         return cls(tuple(cuts.items()))
 
     @cached_property
-    def parts(self) -> dict[str, Part]:
-        parts: dict[Cut, Part] = {}  # tensors that are cut alike share theirs
-        return {name: parts.setdefault(cut, Part(cut)) for name, cut in self.entries}
+    def parts(self) -> dict[str, HeldPart]:
+        parts: dict[Cut, HeldPart] = {}  # shared by tensors that are cut in the same way
+        return {name: parts.setdefault(cut, HeldPart(cut)) for name, cut in self.entries}
 
     def __getitem__(self, name: str) -> Cut:
         return self.parts[name].cut
 
     def take(self, tensors: Mapping[str, Tensor]) -> Tensors:
-        """The narrow tensors that the plan knows; where one run is held of every dimension, views of the wide ones."""
+        """The narrow tensors that the plan names; views of the wide ones if each dimension keeps one run of indices."""
         return {name: part.take(tensors[name]) for name, part in self.parts.items() if name in tensors}
 
     @cached_property
     def narrowed(self) -> frozenset[str]:
-        """The tensors that really are smaller."""
+        """The tensors that are smaller than in the wide network."""
         return frozenset(name for name, part in self.parts.items() if not part.whole)
 
     @cached_property

@@ -1,10 +1,10 @@
-"""Which layers of a network to put into factors, and of which ranks, so that a budget loses the least energy.
+"""Which layers to put into factors, and at which ranks, to lose the least energy within a budget.
 
 The energy that factors of rank r lose of a layer is the sum of its squared singular values beyond the r-th
 (Eckart and Young). It falls ever more slowly with r, while the price is affine in r, so that all ranks up to some
 lie on the lower convex hull of (price, loss); the layer as a whole, which loses nothing, is its last point.
 Steps along these hulls are taken in the order of energy saved per price, which is the best possible wherever one of
-them ends. A step that no longer fits is struck out with all beyond it, and the layer's hull is made anew without.
+them ends. A step that no longer fits is dropped with all beyond it, and the layer's hull is rebuilt without.
 
 FedHM puts every layer from the ρ-th on into factors of ranks proportional to its outputs, and leaves the choice of ρ
 open. Here the first layer in factors follows from the spectra and the prices.
@@ -29,7 +29,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Allocation:
-    """The ranks of the layers in factors, in the order in which they run; the others stay whole."""
+    """The ranks of the layers in factors, in the order in which they run; the rest stay whole."""
 
     ranks: dict[str, int]
     cost: float
@@ -63,7 +63,7 @@ class Options:
         return len(self.costs) - 1
 
     def hull(self, now: int, left: float) -> npt.NDArray[np.int64]:
-        """The lower convex hull from the option it has on, of those that cost at most so much more."""
+        """The lower convex hull from the current option on, of those that cost at most `left` more."""
         end = int(np.searchsorted(self.costs, self.costs[now] + left, side="right"))
         if end <= self.whole or now == self.whole:
             return np.arange(now, max(end, now + 1))
@@ -73,7 +73,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps along the hulls of several layers, the best first: whose each is, where it leads, and what it costs."""
+    """Steps along the hulls of several layers, best first: the layer, the option it leads to, and its cost."""
 
     layers: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
@@ -97,7 +97,7 @@ class Steps:
         return cls(np.concatenate(layers)[best], np.concatenate(places)[best], np.concatenate(costs)[best])
 
     def taken(self, now: Sequence[int], count: int) -> list[int]:
-        """Where the layers are after so many steps."""
+        """The options of the layers after the first `count` steps."""
         places = np.array(now)
         np.maximum.at(places, self.layers[:count], self.places[:count])
         return [int(place) for place in places]
@@ -106,7 +106,7 @@ class Steps:
 def allocate(spectra: Mapping[str, Tensor], prices: PriceList, budget: float) -> Allocation:
     """The ranks that lose about the least energy at a price of at most `budget`; a larger one never loses more.
 
-    `spectra` are the squared singular values of every layer, falling; of a grouped layer one row for every group.
+    `spectra` are the squared singular values of every layer, falling; a grouped layer has one row per group.
     """
     if budget >= prices.total:
         return allocation({}, spectra, prices)
@@ -131,7 +131,7 @@ def allocate(spectra: Mapping[str, Tensor], prices: PriceList, budget: float) ->
         best = tried if best is None or tried.lost < best.lost else best
         if dear is None:
             break
-        start[dear] = options[dear].whole  # it may be worth its price, if the others make room
+        start[dear] = options[dear].whole  # it may be worth its price if the other layers make room
     assert best is not None
     return best
 
@@ -139,7 +139,7 @@ def allocate(spectra: Mapping[str, Tensor], prices: PriceList, budget: float) ->
 def climb(
     options: Sequence[Options], start: Sequence[int], left: Callable[[Sequence[int]], float]
 ) -> tuple[list[int], int | None]:
-    """Take the best steps that fit, and the layer that would have been made whole first if only that had fitted."""
+    """The options after the best steps that fit, and the first layer that would be whole if there were room."""
     places, limit, dear = list(start), np.inf, None
     while True:
         steps = Steps.along(options, places, limit)
@@ -172,5 +172,5 @@ def losses_of(spectrum: Tensor) -> Numbers:
 def uniform(
     spectra: Mapping[str, Tensor], layers: Mapping[str, Unrolled], prices: PriceList, gamma: float
 ) -> Allocation:
-    """r = γ · out in each of these layers (FedHM, sec. 3.3), for comparison; the others stay whole."""
+    """r = γ · out in each of these layers (FedHM, sec. 3.3), for comparison; the rest stay whole."""
     return allocation(Survey(layers, {}).ranks(gamma), spectra, prices)

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from potluck.parts.lowrank.decompose import Decomposition, from_images, pointing, to_unit
 
-ITERATIONS = 5  # more would be as much work as the exact way
-LARGEST_SHARE = 0.6  # of the singular values; for more of them the exact way is less work
+ITERATIONS = 5  # more of them would cost as much as the exact way
+LARGEST_SHARE = 0.6  # of the singular values; beyond it the exact way is cheaper
 FAILURE = 1e-6 / ITERATIONS  # the probability with which one c may be too small
 VECTORS, STEPS = 8, 10  # of the Krylov spaces c comes from
 ROUNDING = 10  # units ε ‖M‖² by which sums of squares may be wrong
@@ -74,7 +74,7 @@ def approximate(
         return bool(((error <= noise) | (error + noise <= (1 + tolerance) ** 2 * (smallest - noise))).all())
 
     ahead = first(near_one, count, start, rng)
-    if start is not None:  # vectors of another matrix are hardly ever good enough as they are
+    if start is not None:  # the vectors of another matrix are rarely good enough as they are
         ahead = near_one.T @ (near_one @ ahead)
     for _ in range(ITERATIONS):
         ritz = rotate(near_one, orthonormal(ahead))

@@ -1,7 +1,7 @@
-"""The decompositions of a server's layers: one serves every level, and is reused until the weight changes.
+"""The decompositions of a server's layers: one serves every level, until the weight changes.
 
-A randomised decomposition starts from the right singular vectors of the weight before, which are part of the
-server's state: what comes out depends on the state alone, so a run that is resumed finds the same.
+A randomised decomposition starts from the right singular vectors of the previous weight, which are part of the
+server's state: the result depends on the state alone, so a resumed run finds the same.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from potluck.parts.lowrank.approximate import approximate
 from potluck.parts.lowrank.decompose import Decomposition, decompose
 from potluck.parts.lowrank.layers import Unrolled
 
-KEPT = "kept"  # the place of what a server keeps for itself
+KEPT = "kept"  # the place of what a server keeps to itself
 
 Make = Callable[[str, Tensor], Decomposition]
 
 
 def subspace_name(layer: str) -> str:
-    """What the right singular vectors are called from which the next decomposition starts."""
+    """The name of the right singular vectors that the next decomposition starts from."""
     return placed(KEPT, f"subspace/{layer}")
 
 
@@ -34,7 +34,7 @@ def decompositions(
     """The decomposition of every named layer's weight; reused unless weight or start changed."""
     wanted = {name: (state[f"{name}.weight"], state.get(subspace_name(name))) for name in names}
     stale = [name for name, made_of in wanted.items() if not ctx.memo.knows((decompositions, name), made_of)]
-    stale.sort(key=lambda name: -wanted[name][0].numel())  # the longest first: no thread waits for it at the end
+    stale.sort(key=lambda name: -wanted[name][0].numel())  # no thread waits for the largest at the end
     made = in_parallel(lambda name: make(name, layers[name].matrix(wanted[name][0])), stale)
     fresh = dict(zip(stale, made, strict=True))
     return {
@@ -44,7 +44,7 @@ def decompositions(
 
 
 def exactly(name: str, matrix: Tensor) -> Decomposition:
-    """The whole decomposition, without regard to what was before."""
+    """The whole decomposition; nothing from before is needed."""
     return decompose(matrix)
 
 

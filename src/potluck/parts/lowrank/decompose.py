@@ -20,9 +20,9 @@ from potluck.core.tensors import mean_type
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    """M ~ Σ_i σ_i u_i v_iᵀ, the largest σ first; of a stack of matrices (the groups of a convolution), each for itself.
+    """M ~ Σ_i σ_i u_i v_iᵀ, the largest σ first; in a stack of matrices (groups of a convolution), for each of them.
 
-    Where σ is 0, one of its two vectors may be 0 as well. Of a half precision M these are in float32.
+    Where σ is 0, one of its two vectors may be 0 as well. For an M in half precision these are in float32.
 
     >>> found = decompose(torch.tensor([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]]))
     >>> found.values.tolist(), found.energy.item(), found.lost(1).item()

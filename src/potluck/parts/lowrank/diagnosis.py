@@ -21,12 +21,12 @@ Ranks = Mapping[str, int]
 def diagnosis(
     decomposed: Mapping[str, Decomposition],
     layers: Mapping[str, Unrolled],
-    ranks: Mapping[str, Ranks],  # of every level's layers in factors
-    joined: Mapping[str, int],  # how many clients of every level took part
+    ranks: Mapping[str, Ranks],  # by level, then by layer in factors
+    joined: Mapping[str, int],  # how many clients of each level took part
 ) -> dict[str, Any]:
-    """Per layer its effective rank, κσ1 and κσ2; per level and layer the rank, and the share of energy it loses.
+    """Effective rank, κσ1 and κσ2 per layer; rank and share of energy lost per level and layer.
 
-    Of a grouped convolution, effective ranks are the mean over its groups and all else is the sum.
+    For a grouped convolution, the effective rank is the mean over its groups, and the rest are sums.
     """
     present = [level for level, count in joined.items() for _ in range(count)]
     found = {name: kappas(decomposed[name], [ranks[level].get(name) for level in present]) for name in layers}

@@ -2,8 +2,8 @@
 
 A weight (out, in, kh, kw) is unrolled into a matrix with rows (out, kh) and columns (in, kw). If that is A B,
 the layer is a convolution of 1 x kw with B from the inputs to `rank` channels, and then one of kh x 1 with A to
-the outputs. A linear layer is the case of a kernel of one; of a grouped convolution every group has a matrix of
-its own, and the same rank.
+the outputs. A linear layer is the case of a kernel of one. In a grouped convolution every group has its own matrix,
+and all have the same rank.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Unrolled:
         return self.inputs * self.width
 
     def rank(self, ratio: float) -> int:
-        """r = max(round(γ · out), 1) (FedHM, sec. 3.3); of a group, with the outputs of the group."""
+        """r = max(round(γ · out), 1) (FedHM, sec. 3.3); in a grouped layer, of one group."""
         return min(max(round(ratio * self.outputs / self.groups), 1), self.rows, self.columns)
 
     def size(self, rank: int | None = None) -> int:
@@ -72,10 +72,11 @@ class Unrolled:
         """The weights of the first and the second layer from A (groups, rows, r) and B (groups, r, columns)."""
         rank = left.shape[-1]
         if self.linear:
-            return right.reshape(rank, self.inputs), left.reshape(self.outputs, rank)
-        first = right.reshape(self.groups * rank, self.inputs, 1, self.width)
-        second = left.reshape(self.outputs, self.height, rank).transpose(1, 2).unsqueeze(-1)
-        return first.contiguous(), second.contiguous()
+            first, second = right.reshape(rank, self.inputs), left.reshape(self.outputs, rank)
+        else:
+            first = right.reshape(self.groups * rank, self.inputs, 1, self.width)
+            second = left.reshape(self.outputs, self.height, rank).transpose(1, 2).unsqueeze(-1)
+        return first.contiguous(), second.contiguous()  # the order in memory shows in the last bits of products
 
     def join(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """A and B from the weights of the first and the second layer."""

@@ -1,4 +1,4 @@
-"""What a client trains a network in factors for: its labels, small products, and what it knew when it came."""
+"""The loss of a network in factors: its labels, small products, and what it knew before training."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HybridLoss:
 
 
 def answers(net: nn.Module, weights: Tensors, inputs: Tensor) -> Tensor:
-    """What the network would say with other weights, in use rather than in training."""
+    """The network's logits with other weights, in evaluation."""
     net.eval()
     try:
         with torch.no_grad():

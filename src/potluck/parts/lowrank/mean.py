@@ -1,4 +1,4 @@
-"""The mean of weights of which some arrive whole and some in factors."""
+"""The mean of weights, some of which arrive whole and some in factors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from potluck.parts.lowrank.layers import Unrolled, factor_names
 
 @dataclass
 class ProductMean:
-    """For every layer the weighted running mean of its unrolled weight; A B is added without being formed apart."""
+    """The weighted running mean of every layer's unrolled weight; A B is added without a copy of its own."""
 
     layers: Mapping[str, Unrolled]
     state: Tensors
     means: Tensors = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
-    norms: Tensors = field(default_factory=dict)  # the largest ‖A‖_F and ‖B‖_F of each layer that were sent
+    norms: Tensors = field(default_factory=dict)  # the largest ‖A‖_F and ‖B‖_F sent for each layer
 
     def add(self, tensors: Mapping[str, Tensor], weight: float) -> None:
-        """Count one client in, with what it sent of each layer."""
+        """Count one client in, with whatever layers it sent."""
         if not weight:
             return
         sent = {name: found for name in self.layers if (found := self.pick(name, tensors))}
@@ -38,7 +38,7 @@ class ProductMean:
         in_parallel(lambda name: self.join(name, sent[name], weight / self.weights[name]), longest_first)
 
     def pick(self, name: str, tensors: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """What was sent of a layer: its weight, the weights of its factors, or nothing."""
+        """What was sent for a layer: its weight, the weights of its factors, or nothing."""
         whole, pair = f"{name}.weight", factor_names(name)
         if whole in tensors:
             return (tensors[whole],)

@@ -22,10 +22,11 @@ from potluck.core.threads import one_thread
 from potluck.parts.cost.level import count_macs, count_parameters, flops
 from potluck.parts.lowrank.layers import Unrolled, factored
 from potluck.parts.lowrank.survey import Survey
+from potluck.parts.observe import Given, observe
 
 Unit = Literal["parameters", "macs", "bytes", "seconds"]
 
-# The fastest of a few training steps counts, for other work can only slow one down: two, and more while time is left.
+# The fastest of a few training steps counts, as other processes only slow one down: two steps, more if time is left.
 REPEATS, ENOUGH_SECONDS = 4, 0.05
 
 
@@ -55,7 +56,7 @@ class PriceList:
         return self.cost({})
 
     def cost(self, ranks: Mapping[str, int]) -> float:
-        """The price of the network with these layers in factors and the others whole."""
+        """The price of the network with these layers in factors and all else whole."""
         return self.fixed + sum(price.at(ranks.get(name)) for name, price in self.layers.items())
 
 
@@ -87,18 +88,15 @@ def heard(net: nn.Module, inputs: Sequence[Tensor], names: Iterable[str]) -> dic
     """What this copy of a network gives to its layers when it runs."""
     calls: dict[str, list[Tensor]] = {name: [] for name in names}
 
-    def listen(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-        return lambda _, args, named: calls[name].append((*args, *named.values())[0].to("meta"))
+    def listen(name: str, layer: nn.Module, given: Given) -> None:
+        calls[name].append(given[0].to("meta"))
 
-    for name in calls:
-        net.get_submodule(name).register_forward_pre_hook(listen(name), with_kwargs=True)
-    with torch.no_grad():
-        net.eval()(*inputs)
+    observe(net, inputs, {name: net.get_submodule(name) for name in calls}, before=listen)
     return calls
 
 
 def counted(net: nn.Module, names: Iterable[str], total: float, count: Callable[[nn.Module, str], float]) -> PriceList:
-    """Prices of which a count of the layer at two ranks says all; on the meta device, where nothing is computed."""
+    """Prices that follow from counts at two ranks; on the meta device, where nothing is computed."""
     layers = {}
     for name in names:
         layer: Any = copy.deepcopy(net.get_submodule(name)).to("meta")
@@ -115,9 +113,9 @@ def macs(layer: nn.Module, calls: Iterable[Tensor]) -> float:
 def measured(
     net: nn.Module, layers: Mapping[str, Unrolled], inputs: Sequence[Tensor], calls: Mapping[str, Sequence[Tensor]]
 ) -> PriceList:
-    """Seconds of training steps on one thread, of every layer alone; what the whole network takes beyond them is fixed.
+    """Seconds of each layer's training step on one thread; what the network takes beyond their sum is fixed.
 
-    Layers that are alike and get inputs of one size have one price, measured once.
+    Equal layers with inputs of equal size share one price, measured once.
     """
     known: dict[object, Price] = {}
     prices = {}
@@ -143,7 +141,7 @@ def timed(layer: nn.Conv2d | nn.Linear, unrolled: Unrolled, calls: Sequence[Tens
 
 
 def filled(factors: nn.Module) -> nn.Module:
-    """Factors with weights: what is in memory before could be numbers so small that they take longer."""
+    """Factors with weights: uninitialised memory may hold denormal numbers, which are slow."""
     for parameter in factors.parameters():
         nn.init.constant_(parameter, 0.01)
     return factors
@@ -163,7 +161,7 @@ def line(left: tuple[int, float], right: tuple[int, float]) -> tuple[float, floa
 def seconds(net: nn.Module, calls: Sequence[Sequence[Tensor]]) -> float:
     """The time of the fastest of a few training steps, in which a network is called with each of these inputs.
 
-    The clock is that of the one thread that computes, which stands still while others have the processor.
+    It is processor time of the one thread that computes, which does not pass while other processes run.
     """
     times: list[float] = []
     while len(times) < 2 or (len(times) < REPEATS and sum(times) < ENOUGH_SECONDS):

@@ -11,8 +11,8 @@ from torch import Tensor
 def effective_rank(values: Tensor, energy: float, total: int) -> float:
     """exp(-Σ_i p_i ln p_i) with p_i = σ_i² / Σ_j σ_j² (Roy and Vetterli 2007, of energies): how many values carry M.
 
-    Where only the leading ones of `total` are known, the rest of the energy counts as spread evenly over the others;
-    that makes it an upper bound. A zero matrix has rank 0.
+    Where only the leading ones of `total` are known, the rest of the energy counts as spread evenly beyond them,
+    which makes it an upper bound. A zero matrix has rank 0.
 
     >>> effective_rank(torch.ones(4), 4.0, 4)
     4.0
@@ -44,8 +44,8 @@ def kappa_sigma1(values: Tensor, ranks: Sequence[int], lost: float = 0.0) -> flo
 def kappa_sigma2(values: Tensor, ranks: Sequence[int]) -> float:
     """max_p ‖1/P Σ_i √Σ_{r_i} - √Σ_{r_p}‖²_F (FedHM journal, eq. 5).
 
-    How far one participant's factors are from the mean of them. It is of the known values alone: exact where no rank
-    is above their number, else a lower bound.
+    How far one participant's factors are from their mean, in the known values: exact if no rank is above their
+    number, else a lower bound.
     """
     holders = shares_holding(len(values), ranks)
     own = torch.arange(len(values)) < torch.tensor(ranks)[:, None]

@@ -1,18 +1,19 @@
-"""Which layers of a network are put into factors, and why the others stay whole."""
+"""Which layers of a network are put into factors, and why the rest stay whole."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-import torch
 from torch import Tensor, nn
 
 from potluck.core.copying import copied
 from potluck.core.errors import ModelError
-from potluck.core.plug import unknown
 from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
+from potluck.parts.match import blocks_around, check_names, is_inside, setting_for
+from potluck.parts.observe import observe
 
 DECLARED = "low_rank_from"  # the attribute in which a network names its first layer or block to be put into factors
 
@@ -50,22 +51,22 @@ def survey(
     """Run a network once and decide about each of its layers.
 
     `start` is how many layers stay whole at the front (ρ of FedHM), or the name of the layer or block at which
-    factors begin; otherwise the network's own `low_rank_from`, or all but the first layer. `factor` and `whole`
-    name layers or blocks for which the defaults do not hold.
+    factors begin. Without it, the network's own `low_rank_from` counts, or the first layer alone. `factor` and `whole`
+    name layers or blocks for which the defaults do not hold; the most specific name wins, and `whole` a tie.
     """
-    order = calls(copied(net), example)
     found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
-    known = {name for name, _ in net.named_modules() if name}
-    for field, names in (("factor", factor), ("whole", whole)):
-        for name in names:
-            if name not in known:
-                raise ModelError(f"{field}: {unknown('layer or block', name, known)}")
+    order = calls(copied(net), example, found)
+    named = {"whole": whole, "factor": factor}
+    check_names(named, (name for name, _ in net.named_modules()))
     ranked = [*order, *(name for name in found if name not in order)]
     usual = {name: usual_reason(net, name, order, head) for name in ranked}
-    front, first = before(usual, order, getattr(net, DECLARED, None) if start is None else start)
-    reasons = {name: obstacle(net, name, order) or (NAMED if within(name, whole) else "") for name in ranked}
+    declared = getattr(net, DECLARED, None)
+    said_by, start = (f"the network's {DECLARED}", declared) if start is None else ("rho", start)
+    front, first = before(usual, order, said_by, start)
+    chosen = {name: setting_for(name, named) for name in ranked}
+    reasons = {name: obstacle(net, name, order) or (NAMED if chosen[name] == "whole" else "") for name in ranked}
     for name in ranked:
-        if not reasons[name] and not within(name, factor):
+        if not reasons[name] and chosen[name] != "factor":
             reasons[name] = usual[name] or (f"it comes before {first}" if name in front else "")
     for name in unreplaceable(net, example, [name for name in ranked if not reasons[name]]):
         reasons[name] = READ
@@ -73,25 +74,13 @@ def survey(
     return Survey(layers, {name: reason for name, reason in reasons.items() if reason})
 
 
-def within(name: str, blocks: Collection[str]) -> bool:
-    """Whether a layer is one of these, or inside one."""
-    return any(name == block or name.startswith(f"{block}.") for block in blocks)
-
-
-def calls(net: nn.Module, example: Sequence[Tensor]) -> list[str]:
-    """The convolutions and linear layers that a network calls, in the order of their first call; leaves hooks on it."""
+def calls(net: nn.Module, example: Sequence[Tensor], names: Iterable[str], training: bool = False) -> list[str]:
+    """Which of these layers a network calls, in the order of their first call."""
     called: dict[str, None] = {}
-    for name, module in net.named_modules():
-        if isinstance(module, Layer):
-            module.register_forward_pre_hook(lambda module, inputs, name=name: called.setdefault(name))
-    run(net, example)
+    layers = {name: net.get_submodule(name) for name in names}
+    two = [tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example]  # batch norm cannot train on one
+    observe(net, two, layers, before=lambda name, *_: called.setdefault(name), training=training)
     return list(called)
-
-
-def run(net: nn.Module, example: Sequence[Tensor], training: bool = False) -> None:
-    """Run a network on two of an example, on which batch norm can train."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        net.train(training)(*(tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example))
 
 
 def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
@@ -135,21 +124,22 @@ def usual_reason(net: nn.Module, name: str, order: Sequence[str], head: Collecti
     return ""
 
 
-def before(usual: Mapping[str, str], order: Sequence[str], start: int | str | None) -> tuple[Collection[str], str]:
-    """The layers in front of the first one in factors, and that one's name; those usually whole do not count."""
+def before(
+    usual: Mapping[str, str], order: Sequence[str], said_by: str, start: int | str | None
+) -> tuple[Collection[str], str]:
+    """The layers in front of the first one in factors, and its name; a number counts only layers not usually whole."""
     if isinstance(start, str):
-        at = next((place for place, name in enumerate(order) if within(name, [start])), None)
-        if at is None:
-            blocks = {name[:end] for name in order for end in range(len(name) + 1) if name[end : end + 1] in ("", ".")}
-            raise ModelError(f"rho: {unknown('layer or block', start, blocks)}")
-        return order[:at], order[at]
-    counted = [name for name in order if usual[name] in ("", FIRST_LAYER)]
-    front = counted[: 1 if start is None else start]
+        check_names({said_by: [start]}, blocks_around(order))
+        counted = list(order)
+        front = list(takewhile(lambda name: not is_inside(name, start), order))
+    else:
+        counted = [name for name in order if usual[name] in ("", FIRST_LAYER)]
+        front = counted[: 1 if start is None else start]
     return front, next((name for name in counted if name not in front), "the end")
 
 
 def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> list[str]:
-    """The layers that the network does more with than calling them: it fails once they are pairs of layers."""
+    """The layers that the network does more with than call them, so that it fails when they are pairs of layers."""
     if runs_with(net, example, names):
         return []
     failing = [name for name in names if not runs_with(net, example, [name])]
@@ -159,13 +149,10 @@ def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str
 
 
 def runs_with(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> bool:
-    """Whether a network runs, in training and in use, and calls the factors that are in the places of these layers."""
-    trial, called = replace_layers(copied(net), dict.fromkeys(names, 1)), set()
-    for name in names:
-        trial.get_submodule(name).register_forward_pre_hook(lambda module, inputs, name=name: called.add(name))
+    """Whether a network runs, in training and in evaluation, and calls the factors that replace these layers."""
+    trial = replace_layers(copied(net), dict.fromkeys(names, 1))
     try:
-        for training in (True, False):
-            run(trial, example, training)
+        called = {name for training in (True, False) for name in calls(trial, example, names, training)}
     except Exception:  # whatever a network does when a layer is not what it expects
         return False
     return called == set(names)

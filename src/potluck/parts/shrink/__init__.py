@@ -1,1 +1,1 @@
-"""A plain network at any width: what the trace found is settled, checked and cut."""
+"""A plain network at any width: a recipe for the narrow copy, found from the trace and checked by a run."""

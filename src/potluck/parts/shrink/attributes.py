@@ -1,4 +1,4 @@
-"""Sizes that a module remembers in attributes of its own, such as `self.head_dim`."""
+"""Sizes that a module remembers in its own attributes, such as `self.head_dim`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 
 Sizes = Mapping[int, tuple[int, ...]]
-"""From a size in the wide network to what may have become of it."""
+"""From a size in the wide network to what it may be in the narrow one."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Attribute:
     name: str
     index: int | None
     size: int
-    options: tuple[int, ...]  # as it is, or what sizes like it have become; the likeliest first
+    options: tuple[int, ...]  # the size itself, then what it may have become, the likeliest first
 
 
 def attributes(module: nn.Module, sizes: Sizes) -> Iterator[Attribute]:
-    """The attributes of one module that may be sizes which have changed."""
+    """The attributes of one module that may be changed sizes."""
     for name, value in vars(module).items():
         for index, size in entries(value):
             others = tuple(option for option in sizes.get(size, ()) if option != size)

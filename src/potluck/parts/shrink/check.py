@@ -1,4 +1,4 @@
-"""Whether a narrow network runs as the wide one did, every tensor as much narrower as its channels are fewer."""
+"""Whether a narrow network runs as the wide one did, with tensors that are narrower by the missing channels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from potluck.parts.observe import undisturbed
 from potluck.parts.trace.marks import FREE, Marked, strip
 from potluck.parts.trace.tracer import Step, Trace, placed, plain_operations, tensors_in
 
@@ -54,7 +55,7 @@ class Course:
 
     steps: list[tuple[Step, tuple[Expected, ...]]]
     results: list[tuple[str, tuple[Expected, ...]]]
-    strict: bool = False  # step by step, or only what every module gives once the steps differ
+    strict: bool = False  # compare step by step; else only the modules' outputs once the steps differ
 
 
 def course(trace: Trace, channel_of: Tensor, held: Tensor) -> Course:
@@ -68,7 +69,7 @@ def course(trace: Trace, channel_of: Tensor, held: Tensor) -> Course:
 
 
 class Compare(TorchDispatchMode):
-    """Holds every step of a run, and what every module gives, against what is expected of it."""
+    """Compares every step of a run, and every module's output, with what is expected."""
 
     def __init__(self, course: Course) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -85,7 +86,7 @@ class Compare(TorchDispatchMode):
         self.ran += 1
         by_data = torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
         if by_data and not self.course.strict:
-            self.in_step = self.watched = False  # what follows may be something else
+            self.in_step = self.watched = False  # what runs from here on may differ
         if self.in_step and name not in COPIES:
             self.in_step = self.done < len(self.course.steps) and alike(name, self.course.steps[self.done][0].operation)
             if self.course.strict and not self.in_step:
@@ -124,11 +125,10 @@ class DivergedError(Exception):
 
 def compare(net: nn.Module, example: Sequence[Tensor], course: Course) -> Divergence | None:
     """Run a narrow network; where it first leaves the wide one's course, if it does."""
-    net = net.eval()
     place = ["the network"]
     watch = Compare(course)
     try:
-        with plain_operations(), placed(net, place, watch.note), torch.no_grad(), watch:
+        with plain_operations(), undisturbed(net), placed(net, place, watch.note), watch:
             net(*example)
         if course.strict and watch.in_step and watch.done < len(course.steps):
             raise DivergedError("it does less than the wide network")

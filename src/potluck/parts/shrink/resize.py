@@ -1,4 +1,4 @@
-"""What a layer remembers of its sizes, brought up to date once its parameters are cut."""
+"""Sizes that PyTorch's layers remember, brought up to date once their parameters are cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def resize_linear(layer: nn.Linear) -> None:
 
 
 def resize_convolution(layer: _ConvNd) -> None:
-    """Groups stay, unless each is one channel: then there are as many as channels."""
+    """The number of groups stays, unless each group is one channel."""
     first, second = layer.weight.shape[:2]
     turned = isinstance(layer, _ConvTransposeNd)
     entering, leaving = (layer.in_channels, layer.out_channels)
@@ -33,7 +33,7 @@ def resize_channel_norm(layer: _NormBase) -> None:
 
 
 def resize_group_norm(layer: nn.GroupNorm) -> None:
-    """As many groups as before if they can be; otherwise as many channels in each as before."""
+    """The number of groups stays if it divides the channels; else the number of channels per group does."""
     before, after = layer.num_channels, len(layer.weight)
     layer.num_channels = after
     if after % layer.num_groups:

@@ -2,7 +2,7 @@
 
 The network is run once on an example to find its channels. A narrow copy holds the first of every
 block of them; sizes that modules remember are brought up to date; then the copy runs on the same
-example, and every tensor on the way has to be as much narrower as it has fewer channels.
+example, and every tensor on the way has to be narrower by the channels it lacks.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from functools import cached_property
 from torch import Tensor, nn
 
 from potluck.core.copying import copied
-from potluck.core.errors import ModelError
-from potluck.core.plug import unknown
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.cut.plan import Plan, shapes_of
-from potluck.parts.shrink.settle import Recipe, find_recipe
+from potluck.parts.match import check_names, setting_for
+from potluck.parts.shrink.recipe import Recipe, find_recipe
 from potluck.parts.trace.findings import Findings, study
 
 
@@ -52,7 +51,7 @@ class Shrinkable:
         return type(self.net).__name__
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "findings"}  # large, and the recipes do
+        return {key: value for key, value in vars(self).items() if key != "findings"}  # large, and the recipes suffice
 
     def __call__(self, width: float) -> nn.Module:
         """A copy of this width, with the first channels of every block."""
@@ -69,7 +68,7 @@ class Shrinkable:
 
 
 def instance_plan(wide: nn.Module, narrow: nn.Module, example: tuple[Tensor, ...]) -> Plan:
-    """What a narrow copy of a network holds of it."""
+    """Which part of a network a narrow copy of it holds."""
     channels = study(wide, example).channels
     return channels.plan(channels.counts_in(shapes_of(narrow.state_dict())))
 
@@ -77,10 +76,6 @@ def instance_plan(wide: nn.Module, narrow: nn.Module, example: tuple[Tensor, ...
 def kept_tensors(net: nn.Module, keep: Sequence[str]) -> list[str]:
     """The tensors that the user's names stand for."""
     tensors = [*dict(net.named_parameters(remove_duplicate=False)), *dict(net.named_buffers(remove_duplicate=False))]
-    modules = dict(net.named_modules(remove_duplicate=False))
-    found: list[str] = []
-    for name in keep:
-        if name not in tensors and name not in modules:
-            raise ModelError(f"keep: {unknown('module or tensor', name, [*modules, *tensors])}")
-        found += [tensor for tensor in tensors if tensor == name or tensor.startswith(f"{name}.")]
-    return found
+    named = {"keep": keep}
+    check_names(named, [*dict(net.named_modules(remove_duplicate=False)), *tensors], "module or tensor")
+    return [tensor for tensor in tensors if setting_for(tensor, named)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -16,18 +16,30 @@ class Memory(Protocol):
     """Which tensors share their storage."""
 
     def bases(self, tensor: Tensor) -> list[Tensor]:
-        """The tensor made on the spot of which this one is a view, and its twins."""
+        """The tensor that this one is a view of, if it was made on the spot, and its twins."""
 
     def mark(self, tensor: Tensor, marks: Marks) -> None:
-        """Say anew what is known of a tensor."""
+        """Replace what is known about a tensor."""
+
+
+class UnforeseenCallError(Exception):
+    """An operation is called in a way that its rule does not know."""
+
+
+class Arguments(dict[str, Any]):
+    """What an operation was given, by the names of its schema."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        """Another overload than the rule was written for."""
+        raise UnforeseenCallError(name)
 
 
 @dataclass(frozen=True)
 class Call:
-    """What an operation was given, by the names of its schema, and what came out."""
+    """What an operation was given, and what came out."""
 
     operation: Any
-    given: dict[str, Any]
+    given: Arguments
     outputs: list[Tensor]
     marked: Callable[[Tensor], Marked]  # a tensor as it was before
     joins: Joins
@@ -43,7 +55,7 @@ class Call:
 
     @property
     def reason(self) -> str:
-        """Why channels stay that meet what stays."""
+        """Why channels stay when they meet something that stays."""
         return f"it meets what stays: {self.what}"
 
     @property
@@ -57,17 +69,20 @@ class Call:
 
     def dim(self, tensor: Tensor, usually: int = 0) -> int:
         """The dimension it works along, counted from the left."""
-        return int(self.given.get("dim", usually)) % max(1, tensor.dim())
+        dim = self.given.get("dim", usually)
+        if not isinstance(dim, int):  # several, or a name
+            raise UnforeseenCallError("dim")
+        return dim % max(1, tensor.dim())
 
     def together(self, *sides: Marked) -> Marked:
-        """What meets element by element is one channel."""
+        """Elements that meet belong to one channel."""
         joined = Marked((), None)
         for side in sides:
             joined = together(self.joins, joined, side, self.reason)
         return joined
 
     def flat(self, one: Strip, dim: int) -> Tensor:
-        """A strip as atoms along one dimension; what lies across it is one channel each."""
+        """A strip as atoms along one dimension; each line across it is one channel."""
         lines = one.atoms.movedim(dim, 0).reshape(one.atoms.shape[dim], -1)
         self.joins.join(lines, lines[:, :1], self.reason)
         return lines.amax(1)
@@ -82,7 +97,7 @@ class Call:
         return tensor.new_full((tensor.shape[dim],), FREE if marks is None else 0).long()
 
     def by_channel(self, tensor: Tensor, dims: int) -> Marked:
-        """A tensor whose first dimensions are channels: strips over these and others lie along these alone."""
+        """A tensor whose first dimensions are channels: a strip over more dimensions is laid along these alone."""
         marked = self.marked(tensor)
         if marked.marks is None:
             return marked

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from potluck.parts.cut.channels import STAYS, Channels
 from potluck.parts.trace.layers import KERNEL
-from potluck.parts.trace.lines import blocks_of, equal_lines, parts_of, rows_of, tied_to_fixed
+from potluck.parts.trace.lines import equal_lines, group_into_blocks, parts_of, rows_of, tied_to_fixed
 from potluck.parts.trace.marks import FIXED
 from potluck.parts.trace.tracer import Trace, trace
 
@@ -44,7 +44,7 @@ def findings(seen: Trace, keep: Iterable[str] = ()) -> Findings:
     channel_of = numbered(group, why)
     ids = {name: tuple(channel_of[own] for own in dims) for name, dims in seen.atoms.items()}
     lines = equal_lines(channel_of, seen)
-    blocks = blocks_of(lines, ids)
+    blocks = group_into_blocks(lines, ids)
     whole = {name: tuple(reason_of(group[own], why) for own in dims) for name, dims in seen.atoms.items()}
     return Findings(Channels(ids, blocks, rows_of(lines, blocks), parts_of(lines, blocks), whole), channel_of, seen)
 
@@ -94,7 +94,7 @@ def numbered(group: Tensor, why: dict[int, str]) -> Tensor:
 
 
 def reason_of(channels: Tensor, why: dict[int, str]) -> str:
-    """Why a dimension stays: only if none of it is a channel that can go."""
+    """Why a dimension stays; empty if any of its channels can go."""
     found = [why.get(channel) for channel in torch.unique(channels).tolist()]
     if len(channels) < 2 or None in found:
         return ""

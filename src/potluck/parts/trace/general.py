@@ -10,7 +10,7 @@ from potluck.parts.trace.marks import FIXED, FREE, Marked, Marks, Strip, strips
 
 
 def unknown(call: Call) -> list[Marks]:
-    """No rule: whatever it meets has to stay."""
+    """No rule: everything it meets has to stay."""
     for tensor in call.tensors:
         call.joins.fix(call.marked(tensor).strips, f"nothing is known about {call.what}")
     return [()] * len(call.outputs)
@@ -30,7 +30,7 @@ def same_shape(call: Call) -> list[Marks]:
 
 
 def fresh(call: Call) -> list[Marks]:
-    """Made on the spot, with sizes of its own."""
+    """Made on the spot: its sizes come from nothing that is marked."""
     return [None] * len(call.outputs)
 
 
@@ -64,25 +64,27 @@ def laid_in(call: Call, one: Strip, target: Tensor, base: Tensor) -> list[Tensor
 def reshaping(call: Call) -> list[Marks]:
     """A view with other sizes."""
     target = call.outputs[0].shape
+    if call.outputs[0].numel() != call.given["self"].numel():  # another type, with more or fewer bytes per number
+        return unknown(call)
     return [call.marked(call.given["self"]).moved(lambda atoms: atoms.reshape(target))]
 
 
 def moving(call: Call) -> list[Marks]:
     """Only moves elements: the same operation moves the atoms."""
-    source, *arguments = call.given.values()
+    first, source = next(iter(call.given.items()))
     marked = call.marked(source)
     if marked.marks is None:
         return [None] * len(call.outputs)
     moved: list[list[Strip]] = [[] for _ in call.outputs]
     for one in marked.strips:
-        result = call.operation(one.atoms.expand(marked.shape), *arguments)
+        result = call.operation(**{**call.given, first: one.atoms.expand(marked.shape)})
         for place, atoms in zip(moved, result if isinstance(result, list | tuple) else [result], strict=True):
             place.append(Strip(atoms, one.pending))
     return [strips(found) for found in moved]
 
 
 def padding(call: Call) -> list[Marks]:
-    """What is padded behind channels may stand for any; channels that are padded in front have to stay."""
+    """Padding behind channels may stand for any of them; channels padded in front have to stay."""
     marked, pads = call.marked(call.given["self"]), call.given["pad"]
     call.given["value"] = FREE
     front = {len(marked.shape) - 1 - at // 2 for at in range(0, len(pads), 2) if pads[at] > 0}
@@ -104,11 +106,11 @@ def splitting(call: Call) -> list[Marks]:
 
 
 def slicing(call: Call) -> list[Marks]:
-    """One piece of a dimension; the rest are pieces, too."""
+    """One piece of a dimension; what is left are pieces, too."""
     source, dim = call.given["self"], call.dim(call.given["self"])
     whole, piece = source.shape[dim], call.outputs[0].shape[dim]
     start = call.given.get("start") or 0
-    start = start + whole if start < 0 else start
+    start = max(0, start + whole) if start < 0 else start
     if 0 < piece < whole and call.given.get("step", 1) == 1:
         sizes = [piece] * (whole // piece)
         if whole % piece or start % piece:

@@ -20,7 +20,7 @@ def along(atoms: Tensor, dim: int, dims: int) -> Tensor:
 
 
 def convolution(call: Call) -> list[Marks]:
-    """Input channels meet the kernel's, group by group; the kernel's others come out."""
+    """Input channels meet the kernel's input side, group by group; its output side comes out."""
     given, weight, groups = call.given["input"], call.given["weight"], int(call.given["groups"])
     entering, output = call.channels(given, 1), call.outputs[0]
     first, second = call.channels(weight, 0), call.channels(weight, 1)
@@ -132,8 +132,9 @@ def pixel_unshuffle(call: Call) -> list[Marks]:
 
 def patches(call: Call) -> list[Marks]:
     """im2col: every channel becomes a window of values."""
-    window = math.prod(call.given["kernel_size"])
-    return [strips([along(call.channels(call.given["self"], 1).repeat_interleave(window), 1, 3)])]
+    given, window = call.given["self"], math.prod(call.given["kernel_size"])
+    dim = given.dim() - 3
+    return [strips([along(call.channels(given, dim).repeat_interleave(window), dim, given.dim() - 1)])]
 
 
 def gated(call: Call) -> list[Marks]:

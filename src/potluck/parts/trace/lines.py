@@ -26,7 +26,7 @@ def equal_lines(channel_of: Tensor, seen: Trace) -> list[Tensor]:
 
 
 def all_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
-    """The same as rows of atoms, those that stay among them."""
+    """The same as rows of atoms, including atoms that stay."""
     yield from seen.lines
     yield from head_lines(channel_of, seen)
 
@@ -38,7 +38,7 @@ def head_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
         channels = strip(torch.where(atoms > 0, shifted[atoms.clamp_min(0)], atoms))
         if channels is None:
             inner = atoms.dim() - 1
-        else:  # what is one channel all along a dimension does not lie along it
+        else:  # one channel that fills a dimension does not lie along it
             inner = channels.inner
             for dim, size in enumerate(channels.atoms.shape):
                 atoms = atoms.narrow(dim, 0, 1) if size == 1 else atoms
@@ -46,7 +46,7 @@ def head_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
 
 
 def tied_to_fixed(channel_of: Tensor, seen: Trace) -> set[int]:
-    """Atoms in rows that are as long as rows which stay: the same attribute tells both how long they are."""
+    """Atoms in rows as long as rows that stay: one attribute may hold the length of both."""
     rows = [lines for lines in head_lines(channel_of, seen) if len(lines) > 1]
     stays = [bool((channel_of[lines.clamp_min(0)] == STAYS).all()) for lines in rows]
     fixed = {lines.shape for lines, whole in zip(rows, stays, strict=True) if whole and bool((lines > 0).all())}
@@ -58,7 +58,7 @@ def tied_to_fixed(channel_of: Tensor, seen: Trace) -> set[int]:
     return found
 
 
-def blocks_of(lines: Sequence[Tensor], ids: Mapping[str, Sequence[Tensor]]) -> tuple[Block, ...]:
+def group_into_blocks(lines: Sequence[Tensor], ids: Mapping[str, Sequence[Tensor]]) -> tuple[Block, ...]:
     """Channels that lie in the same dimensions, and in the same row wherever rows must stay equally long."""
     signature: dict[int, list[tuple[int, int]]] = {}
     places = [dim for dims in ids.values() for dim in dims]
@@ -90,7 +90,7 @@ def row_of(channels: Tensor, owner: Mapping[int, int]) -> Row:
 
 
 def parts_of(lines: Sequence[Tensor], blocks: Sequence[Block]) -> dict[int, Parts]:
-    """What a size is made of: a layer of heads, a head of pairs and of others."""
+    """What a size is made of: a layer of heads, a head of pairs and single channels."""
     owner = {channel: number for number, block in enumerate(blocks) for channel in block.channels}
     found: dict[int, Parts] = {}
 

@@ -77,9 +77,9 @@ RULES: dict[str, Rule] = {name: rule for rule, names in NAMES.items() for name i
 
 
 def rule_for(operation: Any) -> Rule:
-    """The rule of an operation."""
+    """The rule of an operation; one from another library may have the name of one of PyTorch's."""
     name = operation.overloadpacket.__name__
-    if name in RULES:
+    if name in RULES and operation.namespace == "aten":
         return RULES[name]
     if torch.Tag.pointwise in operation.tags:
         return general.pointwise

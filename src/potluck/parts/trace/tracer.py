@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,10 +16,15 @@ from torch.utils._pytree import tree_leaves
 
 from potluck.core.copying import copied
 from potluck.core.errors import ModelError
-from potluck.parts.trace.call import Call
+from potluck.parts.observe import Given, listening, undisturbed
+from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
 from potluck.parts.trace.general import fresh, unknown
 from potluck.parts.trace.marks import Joins, Marked, Marks, Strip
 from potluck.parts.trace.rules import rule_for
+
+
+class RuleError(Exception):
+    """A rule failed: a fault of ours, not of the network's."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Trace:
     lines: list[Tensor] = field(default_factory=list)  # rows of atoms that must stay equally long: pieces of a split
     strips: list[Tensor] = field(default_factory=list)  # atoms over several dimensions, such as heads
     steps: list[Step] = field(default_factory=list)
-    results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of every module, as they came
+    results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of modules, in running order
 
 
 class Watch(TorchDispatchMode):
@@ -52,7 +56,7 @@ class Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.trace = trace
         self.place = place
-        self.known: dict[int, tuple[Tensor, Marked]] = {}  # holds the tensors, or another could take an address
+        self.known: dict[int, tuple[Tensor, Marked]] = {}  # holds the tensors, so that no address is used twice
         self.fresh: dict[int, list[Tensor]] = {}  # made on the spot, by where their memory is
         self.pending: dict[int, tuple[tuple[Strip, ...], str]] = {}
 
@@ -76,8 +80,8 @@ class Watch(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         outputs = tensors_in(result)
         names = [argument.name for argument in func._schema.arguments]
-        given = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
-        given = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        named = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+        given = Arguments({name: list(each) if isinstance(each, tuple) else each for name, each in named.items()})
         call = Call(
             func, given, outputs, self.marked, self.trace.joins, self.place[-1], self.note_lines, self, self.fix_if_used
         )
@@ -103,8 +107,10 @@ class Watch(TorchDispatchMode):
             return [None if free else ()] * len(call.outputs)
         try:
             return rule(call)
-        except (IndexError, KeyError, RuntimeError, TypeError, ValueError):  # called in a way the rule does not expect
+        except UnforeseenCallError:
             return unknown(call)
+        except Exception as error:
+            raise RuleError(f"the rule for {call.what} failed: {type(error).__name__}: {error}") from error
 
     def note_lines(self, lines: Tensor) -> None:
         self.trace.lines.append(lines)
@@ -112,7 +118,7 @@ class Watch(TorchDispatchMode):
 
 def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
     """Run a copy of the network on one example, in evaluation, and watch."""
-    net = copied(net).eval()
+    net = copied(net)
     named = {**dict(net.named_parameters(remove_duplicate=False)), **dict(net.named_buffers(remove_duplicate=False))}
     atoms, marks = label(named)
     result = Trace(atoms)
@@ -127,8 +133,10 @@ def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
         result.results.append((name, tuple(watch.marked(tensor) for tensor in tensors_in(output))))
 
     try:
-        with plain_operations(), placed(net, place, note), torch.no_grad(), watch:
+        with plain_operations(), undisturbed(net), placed(net, place, note), watch:
             output = net(*example)
+    except RuleError:
+        raise
     except Exception as error:  # whatever the user's own code raises
         shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in example)
         raise ModelError(f"the network cannot run on an input of {shapes}: in {place[-1]}, {error}") from error
@@ -176,27 +184,16 @@ def plain_operations() -> Iterator[None]:
 
 @contextmanager
 def placed(net: nn.Module, place: list[str], note: Callable[[str, object], None]) -> Iterator[None]:
-    """Keep the name of the module that is running on top of the list, and tell what each gave."""
-    hooks = []
-    for name, module in net.named_modules():
-        if name:
-            hooks.append(module.register_forward_pre_hook(partial(entered, place, f"'{name}'")))
-            hooks.append(module.register_forward_hook(partial(left, place, note)))
-    try:
+    """Keep the running module's name at the end of the list, and report the output of each module."""
+
+    def entered(name: str, layer: nn.Module, given: Given) -> None:
+        place.append(f"'{name}'")
+
+    def left(name: str, layer: nn.Module, given: Given, output: object) -> None:
+        note(place.pop(), output)
+
+    with listening({name: module for name, module in net.named_modules() if name}, entered, left):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def entered(place: list[str], name: str, module: nn.Module, given: object) -> None:
-    place.append(name)
-
-
-def left(
-    place: list[str], note: Callable[[str, object], None], module: nn.Module, given: object, output: object
-) -> None:
-    note(place.pop(), output)
 
 
 def tensors_in(output: object) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""The plan between two levels' networks: what a narrow one holds of a wide one."""
+"""The plan between two levels' networks: which part of a wide one a narrow one holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from potluck.core.errors import ModelError
 from potluck.core.types import Context, Level
 from potluck.parts.cut.channels import Channels, channels_by_size
 from potluck.parts.cut.choice import Choice, Prefix
-from potluck.parts.cut.declared import blocks_of
+from potluck.parts.cut.declared import blocks_per_dimension
 from potluck.parts.cut.plan import Plan, Shapes, shapes_of
 from potluck.parts.trace.findings import study
 
@@ -38,13 +38,13 @@ def counts_between(wide: nn.Module, narrow: nn.Module, example: Sequence[Tensor]
     channels = study(wide, example).channels
     try:
         return channels, channels.counts_in(small)
-    except ModelError:  # a function of the width may cut otherwise than the couplings in its network ask
-        channels = channels_by_size(large, small, blocks_of(wide))
+    except ModelError:  # a function of the width need not cut where the network's couplings are
+        channels = channels_by_size(large, small, blocks_per_dimension(wide))
         return channels, channels.counts_in(small)
 
 
 def check_shapes(wide: Shapes, narrow: Shapes) -> None:
-    """Refuse networks of which one is no part of the other."""
+    """Refuse two networks if the narrow one is no part of the wide one."""
     if set(wide) != set(narrow):
         raise ModelError(
             "the network has other parameters at another width: "

@@ -1,4 +1,4 @@
-"""What the methods share in which a client trains some channels of every layer of one global network."""
+"""What methods share if a client trains some channels of every layer of one global network."""
 
 from __future__ import annotations
 

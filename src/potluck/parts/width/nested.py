@@ -14,7 +14,7 @@ from potluck.parts.cut.plan import Plan
 
 @dataclass(frozen=True)
 class Inner:
-    """A narrower network inside another: its layers, and which part of the other's parameters they run on."""
+    """A narrower network inside a wide one: its layers, and the part of the wide one's parameters they run on."""
 
     level: Level
     net: nn.Module
@@ -24,14 +24,14 @@ class Inner:
 class Nested(nn.Module):
     """A network with narrower ones inside it.
 
-    What each width has its own of is in the narrow networks themselves; everything else they read
+    Parameters that belong to one width are in the narrow networks themselves. They read everything else
     from the widest, and what they learn goes there.
     """
 
     def __init__(self, widest: nn.Module, inner: Sequence[Inner], own: frozenset[str]) -> None:
         super().__init__()
         self.widest = widest
-        self.inner = tuple(inner)  # no submodules: of their parameters only their own are used
+        self.inner = tuple(inner)  # no submodules: only parameters that belong to their width are used
         self.own = nn.ModuleList([layer for each in inner for layer in layers_with(each.net, own)])
         self.shared = tuple(name for name, _ in widest.named_parameters() if name not in own)
 

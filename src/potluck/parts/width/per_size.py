@@ -1,8 +1,8 @@
-"""Parameters that every size has its own of, while the rest is averaged over all sizes.
+"""Parameters that belong to one size each, while the rest is averaged over all sizes.
 
 Kang et al.: NeFL: Nested Model Scaling for Federated Learning with System Heterogeneous Clients (2023)
-averages normalisation layers only among clients of one size, since features of a narrow network are
-distributed otherwise than those of a wide one.
+averages normalisation layers only among clients of one size, since features of a narrow network have
+another distribution than those of a wide one.
 
 The server keeps a copy per size, as `<ratio>/<name>`, each of the global network's shape: a client
 holds the same part of its size's copy as it would of a common tensor.
@@ -22,13 +22,13 @@ from potluck.core.types import Context, Level, Tensors
 from potluck.parts.cut.plan import Plan
 
 PerSize = Literal["none", "norms"]
-"""What every size has its own of."""
+"""Which parameters belong to one size each."""
 
 NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)  # the first is batch and instance norm
 
 
 def own_names(ctx: Context, per_size: PerSize) -> frozenset[str]:
-    """The tensors that every size has its own of: all that normalisation layers keep, or none."""
+    """The tensors that belong to one size each: all of the normalisation layers, or none."""
     if per_size == "none":
         return frozenset()
     return ctx.once(norm_names, ctx.task.largest)
@@ -46,14 +46,14 @@ def owned(level: Level, name: str) -> str:
 
 
 def give_own(tensors: Tensors, own: Collection[str], levels: Iterable[Level]) -> Tensors:
-    """The global network's tensors with a copy per size of those that every size has its own of."""
+    """The global network's tensors, with a copy per size of those that belong to one size each."""
     common = {name: tensor for name, tensor in tensors.items() if name not in own}
     copies = {owned(level, name): tensors[name] for level in levels for name in tensors if name in own}
     return {**common, **copies}
 
 
 def own_plan(common: Plan, own: Collection[str], sizes: Mapping[Level, Plan]) -> Plan:
-    """The plan of a client that holds common tensors by one plan, and its own tensors of some sizes by theirs."""
+    """The plan of a client that holds common tensors by one plan, and the own tensors of some sizes by theirs."""
     if not own:
         return common
     kept = {name: cut for name, cut in common.entries if name not in own}
@@ -62,7 +62,7 @@ def own_plan(common: Plan, own: Collection[str], sizes: Mapping[Level, Plan]) ->
 
 
 def require_trained(level: Level, own: Collection[str], ctx: Context) -> None:
-    """Refuse a size that no level has, if every size has tensors of its own: nobody trained these."""
+    """Refuse a size that no level has, if some tensors belong to one size each: nobody trained them."""
     if own and level.ratio not in {known.ratio for known in ctx.task.levels}:
         trained = ", ".join(f"{known.ratio:g}" for known in ctx.task.levels)
         raise ModelError(f"there is no network of ratio {level.ratio:g}: every size has norms of its own ({trained})")

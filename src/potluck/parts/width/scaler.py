@@ -43,7 +43,7 @@ def scaled_layers(
 ) -> Iterator[tuple[nn.Module, list[nn.Parameter]]]:
     """The layers that are scaled, each with the parameters its output is linear in.
 
-    These are the layers that own a narrowed tensor; not the head, nor what shares a weight with it.
+    These are the layers that own a narrowed tensor, except the head and layers that share a weight with it.
     """
     spared = {id(net.get_parameter(name)) for name in head}
     for name, module in net.named_modules():

@@ -12,7 +12,14 @@ from potluck.core.method import Method
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train
 from potluck.methods.heterofl import HeteroFL
-from potluck.parts.cost.level import count_macs, count_parameters, example_batch, level_cost, measure_step
+from potluck.parts.cost.level import (
+    count_macs,
+    count_parameters,
+    count_trained,
+    example_batch,
+    level_cost,
+    measure_step,
+)
 
 WIDE, NARROW = Level("wide", 1.0), Level("narrow", 0.125)
 
@@ -40,6 +47,25 @@ def peak(method: Method, level: Level, batch_size: int = 8) -> int:
 def test_parameters_are_counted_once_and_buffers_are_not() -> None:
     shared = nn.Linear(3, 3)
     assert count_parameters(nn.Sequential(shared, shared, nn.BatchNorm1d(3))) == 12 + 6
+
+
+def test_frozen_weights_are_parameters_that_are_not_trained() -> None:
+    net = nn.Sequential(nn.Linear(3, 3).requires_grad_(False), nn.Linear(3, 2))
+    assert (count_parameters(net), count_trained(net)) == (12 + 8, 8)
+
+
+def test_a_level_with_a_frozen_body_trains_only_its_head() -> None:
+    def frozen_body(width: float) -> nn.Module:
+        net = mlp(width)
+        for layer in (net[0], net[2]):
+            layer.requires_grad_(False)
+        return net
+
+    ctx, method = context(), HeteroFL()
+    ctx = replace(ctx, task=replace(ctx.task, model=frozen_body))
+    cost = level_cost(method, method.init(ctx), NARROW, ctx)
+    assert (cost.parameters, cost.trained) == (mlp_parameters(64), 4 * 64 + 4)
+    assert cost.space == 4 * cost.parameters / 2**20
 
 
 @pytest.mark.parametrize(
@@ -82,7 +108,7 @@ def test_a_levels_cost_by_formula(level: Level, hidden: int) -> None:
     ctx, method = context(), HeteroFL()
     cost = level_cost(method, method.init(ctx), level, ctx)
     assert (cost.level, cost.ratio) == (level.name, level.ratio)
-    assert cost.parameters == mlp_parameters(hidden)
+    assert cost.parameters == cost.trained == mlp_parameters(hidden)
     assert cost.macs == 20 * hidden + hidden * hidden + 4 * hidden
     assert cost.bytes_down == cost.bytes_up == 4 * mlp_parameters(hidden)
 

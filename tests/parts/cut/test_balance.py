@@ -17,7 +17,7 @@ def row(staying: int = 0, **places: int) -> Row:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "rows", "width", "counts", "settled"),
+    ("sizes", "rows", "width", "counts", "evened"),
     [
         ([8, 8], [], 0.5, [4, 4], [4, 4]),
         ([8, 8], [(row(a0=8), row(a1=8))], 0.5, [4, 4], [4, 4]),  # even already
@@ -27,8 +27,8 @@ def row(staying: int = 0, **places: int) -> Row:
         ([8], [(row(a0=8), row(staying=8))], 0.5, [4], [8]),  # as long as what stays: whole
     ],
 )
-def test_by_hand(sizes: list[int], rows: list[Rows], width: float, counts: list[int], settled: list[int]) -> None:
-    assert Balance(sizes, rows, width).settle(counts) == settled
+def test_by_hand(sizes: list[int], rows: list[Rows], width: float, counts: list[int], evened: list[int]) -> None:
+    assert Balance(sizes, rows, width).evened(counts) == evened
 
 
 def test_a_place_is_shared_by_a_blocks_channels() -> None:
@@ -44,10 +44,10 @@ def test_how_uneven_rows_are() -> None:
     assert balance.cost([4, 2, 7], {1: 4, 2: 4}) == (0, 0)
 
 
-def test_channels_in_two_sets_of_rows_settle_once() -> None:
+def test_channels_in_two_sets_of_rows_are_evened_once() -> None:
     """Halves of a shuffle: 0 with 1 in one split, 1 with 2 in the next."""
     rows = [(row(a0=6), row(a1=6)), (row(a1=6), row(a2=6))]
-    found = Balance([6, 6, 6], rows, 0.5).settle([3, 2, 4])
+    found = Balance([6, 6, 6], rows, 0.5).evened([3, 2, 4])
     assert found == [3, 3, 3]
 
 
@@ -75,18 +75,18 @@ def balances(draw: st.DrawFn) -> tuple[Balance, list[int]]:
 @given(balances())
 def test_rows_are_even_and_counts_possible(given_balance: tuple[Balance, list[int]]) -> None:
     balance, counts = given_balance
-    found = balance.settle(counts)
+    found = balance.evened(counts)
     assert all(balance.difference(rows, found) < 1e-9 for rows in balance.rows)
     assert all(1 <= count <= size for count, size in zip(found, balance.sizes, strict=True))
 
 
 @FEW
 @given(balances())
-def test_blocks_in_no_row_are_left_alone_and_settling_again_changes_nothing(
+def test_blocks_in_no_row_are_left_alone_and_evening_again_changes_nothing(
     given_balance: tuple[Balance, list[int]],
 ) -> None:
     balance, counts = given_balance
-    found = balance.settle(counts)
+    found = balance.evened(counts)
     touched = {block for rows in balance.rows for each in rows for block, _ in each.places}
     assert all(found[block] == counts[block] for block in range(len(counts)) if block not in touched)
-    assert balance.settle(found) == found
+    assert balance.evened(found) == found

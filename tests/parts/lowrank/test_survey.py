@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune, weight_norm
 
+from potluck.core.copying import copied
 from potluck.core.errors import ModelError
 from potluck.models.resnet import resnet18, resnet34
-from potluck.core.copying import copied
 from potluck.parts.lowrank.layers import replace_layers
 from potluck.parts.lowrank.survey import FIRST_LAYER, GROUPED, HEAD, NAMED, POINT, READ, Survey, survey
 
@@ -198,6 +198,13 @@ def test_whole_wins_over_everything() -> None:
     assert {"stem.0", "layer1.0.conv1", "layer3.1.conv1"} <= set(found.layers)
 
 
+def test_the_most_specific_of_two_names_wins() -> None:
+    net = resnet18(0.1)
+    found = look(net, factor=["layer2.0.conv1", "layer3"], whole=["layer2", "layer3.1"])
+    assert {"layer2.0.conv1", "layer3.0.conv1", "layer3.0.shortcut.0"} <= set(found.layers)
+    assert {found.whole[name] for name in ("layer2.0.conv2", "layer2.1.conv1", "layer3.1.conv1")} == {NAMED}
+
+
 def test_a_block_is_not_another_whose_name_begins_alike() -> None:
     net = nn.Sequential(OrderedDict([("in", nn.Linear(8, 8)), *((f"l{n}", nn.Linear(8, 8)) for n in (1, 10, 2))]))
     found = survey(net, ROW, (), whole=["l1"])
@@ -253,6 +260,13 @@ def test_the_block_where_factors_would_begin_may_be_named_in_whole() -> None:
 def test_an_unknown_name_is_refused_with_one_that_may_be_meant(names: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         look(resnet18(0.1), **names)
+
+
+def test_a_network_that_begins_at_an_unknown_layer_is_told_which_attribute_says_so() -> None:
+    net = resnet18(0.1)
+    net.low_rank_from = "layer1.2"
+    with pytest.raises(ModelError, match=r"the network's low_rank_from: there is no layer or block 'layer1.2'; did"):
+        look(net)
 
 
 # ---- what cannot be put into factors ----

@@ -168,6 +168,9 @@ def test_the_same_for_a_linear_layer() -> None:
     assert torch.equal(first, right[0])
     assert torch.equal(second, left[0])
     assert all(torch.equal(one, two) for one, two in zip(shape.join(first, second), (left, right), strict=True))
+    turned = shape.split(*(side.mT.contiguous().mT for side in (left, right)))
+    assert all(each.is_contiguous() for each in turned)
+    assert all(torch.equal(one, two) for one, two in zip(turned, (first, second), strict=True))
 
 
 # ---- ranks and sizes ----

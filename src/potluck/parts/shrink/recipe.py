@@ -1,7 +1,7 @@
 """Making a narrow copy of a network run: sizes that its modules remember are brought up to date.
 
-The copy runs on the same example as the network did, and every tensor on the way has to be as much
-narrower as it has fewer channels.
+The copy runs on the same example as the network did, and every tensor on the way has to be narrower by
+the channels it lacks.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from potluck.core.copying import computed, copied
 from potluck.core.errors import ModelError
 from potluck.parts.cut.plan import Plan
+from potluck.parts.observe import undisturbed
 from potluck.parts.shrink.attributes import Attribute, Sizes, assign, attributes
 from potluck.parts.shrink.check import Course, Divergence, compare, course
 from potluck.parts.shrink.resize import resize, resizes
 from potluck.parts.trace.findings import Findings
 from potluck.parts.trace.tracer import tensors_in
 
-TRIES = 64  # sets of so many attributes that are read otherwise, at one problem
+TRIES = 64  # sets of attributes to change at one problem, for each number of attributes
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Recipe:
         narrow = copied(net)
         cut_tensors(narrow, self.plan)
         if computed(net):
-            outputs_of(narrow, example)
+            seeded_outputs(narrow, example)
         for module in narrow.modules():
             resize(module)
         for name, found in self.sizes.items():
@@ -49,9 +50,9 @@ class Recipe:
 def find_recipe(net: nn.Module, example: tuple[Tensor, ...], findings: Findings, plan: Plan) -> Recipe:
     """How to make a copy that holds what the plan says, and runs as the network does."""
     expected = course(findings.trace, findings.channel_of, findings.channels.held(plan))
-    narrow = Recipe(plan, {}).follow(net, example).eval()
+    narrow = Recipe(plan, {}).follow(net, example)
     found = {name: list(attributes(module, sizes)) for name, module, sizes in own_sizes(net, plan, expected)}
-    choices = settle_sizes(narrow, example, expected, found)
+    choices = find_sizes(narrow, example, expected, found)
     return Recipe(plan, {name: [(each, choices[each]) for each in listed] for name, listed in found.items() if listed})
 
 
@@ -74,13 +75,13 @@ def cut_tensors(net: nn.Module, plan: Plan) -> None:
 Choices = dict[Attribute, int]
 
 
-def settle_sizes(
+def find_sizes(
     narrow: nn.Module, example: tuple[Tensor, ...], expected: Course, found: Mapping[str, list[Attribute]]
 ) -> Choices:
     """What the modules' own attributes have to be for the narrow network to run as it should.
 
-    What has to change is changed. What need not is changed, too, if nothing but the attribute changes:
-    a size that is only remembered, but neither a factor nor a number of steps.
+    An attribute changes if the network needs that to run, or if its outputs stay the same: then it is a size
+    that is only remembered, and neither a factor nor a number of steps.
     """
     choices: Choices = {each: each.size for listed in found.values() for each in listed}
     strict = replace(expected, strict=True)
@@ -91,26 +92,20 @@ def settle_sizes(
         raise refusal(outcome)
     choices = outcome
     apply(narrow, found, choices)
-    before = outputs_of(narrow, example)
+    before = seeded_outputs(narrow, example)
     for each in [each for each, size in choices.items() if size == each.size]:
         attempt = {**choices, each: each.options[1]}
         apply(narrow, found, attempt)
-        if compare(narrow, example, strict) is None and same(outputs_of(narrow, example), before):
+        if compare(narrow, example, strict) is None and same(seeded_outputs(narrow, example), before):
             choices = attempt
     return choices
 
 
-def outputs_of(net: nn.Module, example: tuple[Tensor, ...]) -> list[Tensor]:
-    """What a network gives for the example in evaluation; it stays as it is."""
-    training = [module for module in net.modules() if module.training]
-    net.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return tensors_in(net(*example))
-    finally:
-        for module in training:
-            module.training = True
+def seeded_outputs(net: nn.Module, example: tuple[Tensor, ...]) -> list[Tensor]:
+    """What a network gives for the example in evaluation, with the same random numbers each time."""
+    with undisturbed(net):
+        torch.manual_seed(0)
+        return tensors_in(net(*example))
 
 
 def same(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
@@ -125,7 +120,7 @@ def search(
     found: Mapping[str, list[Attribute]],
     choices: Choices,
 ) -> Choices | Divergence:
-    """Read the attributes otherwise wherever the narrow network leaves its course, as long as that gets it further."""
+    """Change attributes wherever the narrow network leaves its course, as long as that gets it further."""
     apply(narrow, found, choices)
     problem = compare(narrow, example, expected)
     while problem is not None:
@@ -141,7 +136,7 @@ def search(
 
 
 def readings(found: Mapping[str, list[Attribute]], choices: Choices, problem: Divergence) -> Iterator[Choices]:
-    """Other readings of the attributes around a problem, those that change least first."""
+    """Changes of the attributes around a problem, the smallest first."""
     path = problem.where.strip("'").split(".")
     around = ["", *(".".join(path[: end + 1]) for end in range(len(path)))]
     unsure = list({each: None for place in reversed(around) for each in found.get(place, [])})
@@ -159,7 +154,7 @@ def apply(narrow: nn.Module, found: Mapping[str, list[Attribute]], choices: Choi
 
 
 def own_sizes(net: nn.Module, plan: Plan, expected: Course) -> Iterator[tuple[str, nn.Module, Sizes]]:
-    """For every module of the user's the sizes it works with: its tensors', its steps', its descendants'."""
+    """The sizes that every module of the user's works with: its tensors', its steps', its descendants'."""
     stepped: dict[str, list[tuple[int, int]]] = {}
     for step, shapes in expected.steps:
         pairs = stepped.setdefault(step.where.strip("'") if step.where != "the network" else "", [])
@@ -181,7 +176,7 @@ def own_sizes(net: nn.Module, plan: Plan, expected: Course) -> Iterator[tuple[st
 
 
 def pairs_of(plan: Plan, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Every size in these tensors, with what becomes of it."""
+    """Every size in these tensors, wide and narrow."""
     return [(kept.size, kept.count) for name in names for kept in plan[name]]
 
 

@@ -8,14 +8,14 @@ from potluck.core.types import Client, Context, Level, Task
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.transformer import transformer
 from potluck.models.vit import vit_small
-from potluck.parts.cut.declared import blocks_of
+from potluck.parts.cut.declared import blocks_per_dimension
 from potluck.parts.cut.mean import HolderMean
 from potluck.parts.cut.plan import shapes_of
 
 
 def taken(wide, narrow):
     """The positions of the wide network's tensors that the narrow one takes."""
-    plan = prefix_plan(shapes_of(wide.state_dict()), shapes_of(narrow.state_dict()), blocks_of(wide))
+    plan = prefix_plan(shapes_of(wide.state_dict()), shapes_of(narrow.state_dict()), blocks_per_dimension(wide))
     numbered = {name: torch.arange(t.numel()).view(t.shape) for name, t in wide.state_dict().items()}
     return plan, plan.take(numbered)
 
