@@ -181,3 +181,11 @@ def test_folders_without_images_are_named(tmp_path):
         examples_from(tmp_path)
     with pytest.raises(DataError, match=f"there is no folder {tmp_path / 'missing'}"):
         examples_from(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+def test_inputs_that_are_not_finite_as_float32_are_named(value):
+    inputs = np.zeros((4, 3))
+    inputs[2, 1] = value
+    with pytest.raises(DataError, match="input 2 has values that are not finite"):
+        examples_from((inputs, [0, 1, 0, 1]))

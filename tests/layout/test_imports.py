@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -21,7 +23,21 @@ MAY_USE = {
     "engines": {"core", "engines"},
     "models": {"core", "models"},
     "data": {"core", "data"},
+    "report": {"core", "report", "study"},
+    "study": {"core", "data", "engines", "methods", "models", "parts", "study"},
+    "contract": {"contract", "core", "data", "engines", "parts", "study"},
 }
+MAY_USE_IN_PARTS = {
+    "cut": {"cut"},
+    "trace": {"cut", "trace"},
+    "shrink": {"cut", "match", "shrink", "trace"},
+    "width": {"batchnorm", "cut", "labels", "trace", "width"},
+    "lowrank": {"cost", "labels", "lowrank", "match"},
+    "compose": {"compose", "head", "match"},
+    "cost": {"cost"},
+}
+LONGEST_FILE, LONGEST_FUNCTION = 300, 60
+LONG_FUNCTIONS = {"study/api.py:run"}  # the one call with everything a user can say
 ONLY_IN = {
     "typer": ["cli"],
     "rich": ["cli"],
@@ -105,6 +121,33 @@ def test_imports_point_one_way(path: Path) -> None:
     ours = {name.split(".")[1] for name in imported(path) if name.startswith("potluck.")}
     assert ours <= MAY_USE[package]
     assert "potluck" not in imported(path)
+
+
+@pytest.mark.parametrize("room", sorted(path.name for path in (ROOT / "parts").iterdir() if path.is_dir()))
+def test_rooms_in_parts_depend_on_each_other_one_way(room: str) -> None:
+    if room == "__pycache__":
+        return
+    for path in sorted((ROOT / "parts" / room).glob("*.py")):
+        used = {name.split(".")[2] for name in imported(path) if name.startswith("potluck.parts.")}
+        assert used <= MAY_USE_IN_PARTS[room], path
+
+
+def test_a_worker_starts_without_what_only_configs_need() -> None:
+    look = "import sys, potluck.engines.worker; print('pydantic' in sys.modules, 'potluck.study' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_and_functions_fit_a_few_screens(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+    functions = [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef)]
+    long = {f"{name_of(path)}:{node.name}" for node in functions if length(node) > LONGEST_FUNCTION}
+    assert long <= LONG_FUNCTIONS
+
+
+def length(node: ast.FunctionDef) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "methods").glob("*.py")), ids=name_of)

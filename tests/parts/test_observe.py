@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from potluck.parts.observe import observe
+from potluck.core.observe import observe
 
 
 class Noisy(nn.Module):

@@ -6,7 +6,7 @@ is the plain mean of per-batch means and of per-batch unbiased variances.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from potluck.core.client import Site
 from potluck.core.data import batches
 from potluck.core.errors import UpdateError
 from potluck.core.form import Form, form_of
+from potluck.core.observe import Given, listening
 from potluck.core.random import seeded
 from potluck.core.types import Batch, Job, Tensors, Update
 
@@ -56,24 +57,17 @@ def statistics_of(net: nn.Module, inputs: Tensor) -> Tensors:
     """The mean and unbiased variance of what each norm is given when the network sees a batch, and a count of 1."""
     found: Tensors = {}
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def note(module: nn.Module, given: tuple[Tensor, ...]) -> None:
-            values = given[0].transpose(0, 1).flatten(1)
-            if values.shape[1] < 2:
-                return  # PyTorch refuses it in a moment
-            variance, mean = torch.var_mean(values, dim=1)
-            for kind, value in (("mean", mean), ("var", variance), (BATCHES, torch.ones(1))):
-                key = f"{name}.{kind}"  # a layer that is used twice counts twice
-                found[key] = found[key] + value.double() if key in found else value.double()
+    def note(name: str, norm: nn.Module, given: Given) -> None:
+        values = given[0].transpose(0, 1).flatten(1)
+        if values.shape[1] < 2:
+            return  # PyTorch refuses it in a moment
+        variance, mean = torch.var_mean(values, dim=1)
+        for kind, value in (("mean", mean), ("var", variance), (BATCHES, torch.ones(1))):
+            key = f"{name}.{kind}"  # a layer that is used twice counts twice
+            found[key] = found[key] + value.double() if key in found else value.double()
 
-        return note
-
-    hooks = [norm.register_forward_pre_hook(watch(name)) for name, norm in norms(net).items()]
-    try:
+    with listening(norms(net), before=note):
         net(inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return found
 
 

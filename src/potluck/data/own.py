@@ -104,7 +104,13 @@ def checked(inputs: Tensor, targets: Tensor, what: str) -> Arrays:
         raise DataError(f"{what}: label {int(targets.min())} is negative; number the classes from 0")
     if inputs.dtype is torch.uint8:
         return Arrays(inputs.contiguous(), targets.long(), prepare=Scale())
-    return Arrays(inputs.float() if inputs.is_floating_point() else inputs.long(), targets.long())
+    if not inputs.is_floating_point():
+        return Arrays(inputs.long(), targets.long())
+    inputs = inputs.float()
+    if not torch.isfinite(inputs).all():
+        first = int((~torch.isfinite(inputs)).reshape(len(inputs), -1).any(1).nonzero()[0])
+        raise DataError(f"{what}: input {first} has values that are not finite; remove it, or replace them")
+    return Arrays(inputs, targets.long())
 
 
 def as_tensor(value: Any, what: str) -> Tensor:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
+from potluck.core.names import own_name
+from potluck.core.observe import After, Given, observe
 from potluck.core.types import Level
-from potluck.parts.observe import After, Given, observe
 
 
 def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
@@ -18,7 +19,7 @@ def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
     def note(name: str, layer: nn.Module, given: Given, output: object) -> None:
         rows = [own for own, p in layer.named_parameters(recurse=False) if p.dim() and len(p) == classes]
         if rows and isinstance(output, Tensor) and output.shape[-1] == classes:
-            ran.append(tuple(f"{name}.{own}" if name else own for own in rows))
+            ran.append(tuple(own_name(name, own) for own in rows))
 
     run_once(net, example, dict(net.named_modules()), note)
     return ran[-1] if ran else ()

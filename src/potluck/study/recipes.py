@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError, DataError
 from potluck.core.form import form_of
+from potluck.core.method import Method
 from potluck.core.networks import ByName, ByWidth, Networks
 from potluck.core.random import seeded
 from potluck.core.recipe import Recipe, table_digest, weights_digest
@@ -86,6 +87,7 @@ def networks_of(model: Model, example: Tensor) -> Networks:
 
 def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples | None = None) -> Recipe:
     """The recipe of an experiment; what could only fail later is refused at once."""
+    require_hashable(settings.method)
     levels, inputs = make_levels(settings.fleet.levels), facts.example[0]
     networks = networks_of(model, inputs)
     require_networks(settings, networks, levels)
@@ -110,6 +112,17 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     )
     recipe = Recipe(settings.method, task, settings.seed)
     return replace(recipe, run=digest_of(recipe, nets))
+
+
+def require_hashable(method: Method) -> None:
+    """Refuse a method whose settings cannot be the key of what is made once."""
+    try:
+        hash(method)
+    except TypeError as error:
+        raise ConfigError(
+            f"{type(method).__name__} has a setting that can change ({error}): use tuples instead of lists and "
+            "dictionaries"
+        ) from error
 
 
 def require_networks(settings: Settings, networks: Networks, levels: tuple[Level, ...]) -> None:

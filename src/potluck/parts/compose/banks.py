@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from potluck.core.errors import ModelError
+from potluck.core.names import own_name
+from potluck.core.observe import Given
 from potluck.core.plug import unknown
 from potluck.core.types import Context, Level
 from potluck.parts.compose.layers import CONVOLUTIONS, Bank
 from potluck.parts.head import run_once
 from potluck.parts.match import check_names, setting_for
-from potluck.parts.observe import Given
 
 FULL = Level("full", 1.0)  # the network whose width bases are a share of
 READERS = (
@@ -56,7 +57,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        return f"{self.prefix}.{self.weight}" if self.prefix else self.weight
+        return own_name(self.prefix, self.weight)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -14,10 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from potluck.core.errors import ModelError
 from potluck.core.fit import fit
 from potluck.core.method import Method, recipient
+from potluck.core.observe import observe
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.types import Batch, Context, Job, Level, Tensors
 from potluck.parts.cost.paper_counts import Counter, fedhm_macs, heterofl_flops
-from potluck.parts.observe import observe
 
 MEMORY_EVENT = "[memory]"
 TIMED_SECONDS, TIMED_STEPS = 0.5, 20  # time steps for about this long, but no more of them than this

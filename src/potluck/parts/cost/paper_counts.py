@@ -18,7 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck.core.errors import ModelError
-from potluck.parts.observe import Given, observe
+from potluck.core.observe import Given, observe
 
 Cost = Callable[[nn.Module, Tensor, Tensor], int]
 """(module, its input, its output) -> what this call costs."""

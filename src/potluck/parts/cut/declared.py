@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from potluck.core.names import own_name
+
 Blocks = dict[str, tuple[int, ...]]
 
 GATES: dict[type[nn.RNNBase], int] = {nn.LSTM: 4, nn.GRU: 3}
@@ -18,7 +20,7 @@ def blocks_per_dimension(net: nn.Module) -> Blocks:
     """How many equal parts each dimension of the network's parameters has, where it has more than one."""
     found: Blocks = {}
     for name, module in net.named_modules():
-        found |= {f"{name}.{own}" if name else own: parts for own, parts in own_blocks(module).items()}
+        found |= {own_name(name, own): parts for own, parts in own_blocks(module).items()}
     return found
 
 

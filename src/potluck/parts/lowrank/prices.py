@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.copying import copied
+from potluck.core.observe import Given, observe
 from potluck.core.random import seeded
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.threads import one_thread
 from potluck.parts.cost.level import count_macs, count_parameters, flops
 from potluck.parts.lowrank.layers import Unrolled, factored
 from potluck.parts.lowrank.survey import Survey
-from potluck.parts.observe import Given, observe
 
 Unit = Literal["parameters", "macs", "bytes", "seconds"]
 

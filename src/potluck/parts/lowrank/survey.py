@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from potluck.core.copying import copied
 from potluck.core.errors import ModelError
+from potluck.core.observe import observe
 from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
 from potluck.parts.match import blocks_around, check_names, is_inside, setting_for
-from potluck.parts.observe import observe
 
 DECLARED = "low_rank_from"  # the attribute in which a network names its first layer or block to be put into factors
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from potluck.parts.observe import undisturbed
+from potluck.core.observe import undisturbed
 from potluck.parts.trace.marks import FREE, Marked, strip
 from potluck.parts.trace.tracer import Step, Trace, placed, plain_operations, tensors_in
 

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from potluck.core.copying import computed, copied
 from potluck.core.errors import ModelError
+from potluck.core.names import own_name
+from potluck.core.observe import undisturbed
 from potluck.parts.cut.plan import Plan
-from potluck.parts.observe import undisturbed
 from potluck.parts.shrink.attributes import Attribute, Sizes, assign, attributes
 from potluck.parts.shrink.check import Course, Divergence, compare, course
 from potluck.parts.shrink.resize import resize, resizes
@@ -61,7 +62,7 @@ def cut_tensors(net: nn.Module, plan: Plan) -> None:
     done: dict[int, Tensor] = {}
     for prefix, module in net.named_modules():
         for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
-            full = f"{prefix}.{name}" if prefix else name
+            full = own_name(prefix, name)
             if full not in plan.narrowed:
                 continue
             if id(tensor) not in done:

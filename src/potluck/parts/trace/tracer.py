@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from potluck.core.copying import copied
 from potluck.core.errors import ModelError
-from potluck.parts.observe import Given, listening, undisturbed
+from potluck.core.observe import Given, listening, undisturbed
 from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
 from potluck.parts.trace.general import fresh, unknown
 from potluck.parts.trace.marks import Joins, Marked, Marks, Strip

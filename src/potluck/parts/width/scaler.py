@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
+from potluck.core.names import own_name
 from potluck.core.networks import unshare
 
 SCALED = (
@@ -50,7 +51,7 @@ def scaled_layers(
         last = module.out_proj if isinstance(module, nn.MultiheadAttention) else module
         if not isinstance(module, SCALED) or isinstance(module, NonDynamicallyQuantizableLinear):
             continue  # the latter is attention's own output layer, which is never called
-        owned = {f"{name}.{own}" if name else own for own, _ in module.named_parameters()}
+        owned = {own_name(name, own) for own, _ in module.named_parameters()}
         parameters = list(last.parameters(recurse=False))
         if owned & set(narrowed) and not spared & {id(parameter) for parameter in parameters}:
             yield module, parameters
