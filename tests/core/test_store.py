@@ -98,8 +98,8 @@ def test_a_client_has_a_file_of_its_own_once_the_round_is_done(tmp_path: Path) -
     folder.put(1007, some(2.0))
     assert files(tmp_path) == {"next/7.safetensors", "next/1007.safetensors"}
     folder.commit()
-    assert files(tmp_path) == {"007/7.safetensors", "007/1007.safetensors"}
-    tensors, about = read(tmp_path / "007" / "1007.safetensors")
+    assert files(tmp_path) == {"000/7.safetensors", "001/1007.safetensors"}
+    tensors, about = read(tmp_path / "001" / "1007.safetensors")
     assert same_tensors(tensors, some(2.0))
     assert about == {"client": 1007, "rounds_done": 1}
 
@@ -151,7 +151,7 @@ def test_what_waits_is_dropped_if_its_round_has_no_checkpoint(tmp_path: Path) ->
     assert holds(again, 1, 1.0)
     assert holds(again, 2, 1.0)
     assert again.get(3) == {}
-    assert files(tmp_path) == {"001/1.safetensors", "002/2.safetensors"}
+    assert files(tmp_path) == {"000/1.safetensors", "000/2.safetensors"}
 
 
 def test_what_waits_is_kept_if_its_round_has_a_checkpoint(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_waits_is_kept_if_its_round_has_a_checkpoint(tmp_path: Path) -> Non
     before_and_after(tmp_path)
     again = Folder(tmp_path, 2)
     assert [holds(again, client, value) for client, value in ((1, 1.0), (2, 2.0), (3, 2.0))] == [True] * 3
-    assert files(tmp_path) == {"001/1.safetensors", "002/2.safetensors", "003/3.safetensors"}
+    assert files(tmp_path) == {"000/1.safetensors", "000/2.safetensors", "000/3.safetensors"}
 
 
 def test_a_run_that_goes_on_counts_on(tmp_path: Path) -> None:
@@ -226,14 +226,14 @@ def test_half_a_file_of_a_run_that_was_killed_is_nobodys(tmp_path: Path) -> None
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
     folder = before_and_after(tmp_path)
     folder.commit()
-    (tmp_path / "001" / "1.safetensors").write_bytes(b"rubbish")
-    with pytest.raises(RunError, match=r"001/1\.safetensors is damaged.*restore it, or remove it"):
+    (tmp_path / "000" / "1.safetensors").write_bytes(b"rubbish")
+    with pytest.raises(RunError, match=r"000/1\.safetensors is damaged.*restore it, or remove it"):
         Folder(tmp_path, 2).get(1)
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "personal", 0)
     folder.put(1, some(1.0))
-    (tmp_path / "personal" / "001").write_text("a file where a folder should be")
+    (tmp_path / "personal" / "000").write_text("a file where a folder should be")
     with pytest.raises(RunError, match=r"cannot write to .*personal: File exists"):
         folder.commit()

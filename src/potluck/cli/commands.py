@@ -86,7 +86,8 @@ def run(
     console.print(comparison(f"{read.name} ({read.method_name})", {read.name: summarise(directory)}))
     if profile:
         console.print(profile_table(result.profile))
-    say(f"Saved in {directory}: metrics.jsonl, final.safetensors and a model per level in models/.")
+    models = "a model per level in models/" if result.models else "what stays on each client in personal/"
+    say(f"Saved in {directory}: metrics.jsonl, final.safetensors and {models}.")
 
 
 app.command()(costs)

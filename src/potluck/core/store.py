@@ -12,7 +12,7 @@ from potluck.core.tensors import copied, same_tensors
 from potluck.core.types import Tensors
 
 SUFFIX = ".safetensors"
-FOLDERS = 1000  # so that no directory has a million entries
+TOGETHER = 1000  # clients whose files are in one folder, so that none has a million entries
 
 
 class Store(Protocol):
@@ -68,7 +68,7 @@ class Folder:
 
     def place(self, client: int) -> Path:
         """Where a client's file is."""
-        return self.path / f"{client % FOLDERS:03}" / f"{client}{SUFFIX}"
+        return self.path / f"{client // TOGETHER:03}" / f"{client}{SUFFIX}"
 
     def get(self, client: int) -> Tensors:
         for file in (self.waiting / f"{client}{SUFFIX}", self.place(client)):

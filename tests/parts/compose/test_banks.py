@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
+from potluck.core.networks import ByWidth
 from potluck.core.types import Context, Level, Task
 from potluck.parts.compose.banks import Settings, find_banks, outputs_of
 from potluck.parts.compose.layers import Bank
@@ -56,12 +57,13 @@ def context(
     widths: tuple[float, ...] = WIDTHS,
 ) -> Context:
     levels = tuple(Level(f"w{width:g}", width) for width in widths)
-    return Context(Task(model, levels, 2, head, (example, torch.zeros(1, dtype=torch.long))), 0, seed=0)
+    heads = dict.fromkeys((level.name for level in levels), head)
+    return Context(Task(ByWidth(model), levels, 2, heads, (example, torch.zeros(1, dtype=torch.long))), 0, seed=0)
 
 
 def found_in(ctx: Context, settings: Settings = USUAL) -> dict[str, object]:
     """(R1, R2), or why a layer is left."""
-    banks = find_banks(ctx, settings)
+    banks = find_banks(settings, ctx)
     return {name: (each.size, each.count) if isinstance(each, Bank) else each for name, each in banks.items()}
 
 
@@ -119,12 +121,12 @@ def test_names_change_what_is_composed() -> None:
 )
 def test_mistakes_are_explained(settings: Settings, words: str) -> None:
     with pytest.raises(ModelError, match=words):
-        find_banks(context(Assorted), settings)
+        find_banks(settings, context(Assorted))
 
 
 def test_widths_that_share_no_divisor_are_refused() -> None:
     with pytest.raises(ModelError, match=r"'body.0' has 19 inputs at level 'w0.3'.*\(1\)"):
-        find_banks(context(lambda width: Assorted(width, 64), widths=(1.0, 0.3)), USUAL)
+        find_banks(USUAL, context(lambda width: Assorted(width, 64), widths=(1.0, 0.3)))
 
 
 def test_a_network_may_declare_bases() -> None:
@@ -146,7 +148,7 @@ def test_a_network_may_declare_bases() -> None:
         ({"body.0": (2, 19)}, r"R2 = 19 \(the network's neural_basis\), but only R1·k·k = 18"),
     ):
         with pytest.raises(ModelError, match=words):
-            find_banks(declaring(bases), USUAL)
+            find_banks(USUAL, declaring(bases))
 
 
 def test_no_more_pieces_than_can_be_orthogonal() -> None:
@@ -165,7 +167,7 @@ def test_a_share_is_blind_to_rounding_noise_and_counts_are_rounded() -> None:
     ctx = context(model, torch.zeros(1, 8), ("2.weight", "2.bias"), widths=(1.0, 0.7))
     assert 0.07 * 100 != 7
     with pytest.raises(ModelError, match="R1 = 7 "):  # 7 does not divide 100
-        find_banks(ctx, Settings(0.07, 0.25))
+        find_banks(Settings(0.07, 0.25), ctx)
     assert found_in(ctx, Settings(0.05, 0.1))["1"] == (5, 2)
 
 

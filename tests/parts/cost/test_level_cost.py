@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.method import Method
+from potluck.core.networks import ByWidth
 from potluck.core.tensors import size_in_bytes, state_of
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train
 from potluck.methods.heterofl import HeteroFL
@@ -31,8 +32,8 @@ def mlp(width: float) -> nn.Module:
 
 def context(batch_size: int = 8) -> Context:
     example = (torch.zeros(1, 20), torch.zeros(1, dtype=torch.long))
-    head = ("4.weight", "4.bias")
-    return Context(Task(mlp, (WIDE, NARROW), 4, head, example, Train(batch_size=batch_size)), 0, 0)
+    heads = dict.fromkeys((WIDE.name, NARROW.name), ("4.weight", "4.bias"))
+    return Context(Task(ByWidth(mlp), (WIDE, NARROW), 4, heads, example, Train(batch_size=batch_size)), 0, 0)
 
 
 def mlp_parameters(hidden: int) -> int:
@@ -62,7 +63,7 @@ def test_a_level_with_a_frozen_body_trains_only_its_head() -> None:
         return net
 
     ctx, method = context(), HeteroFL()
-    ctx = replace(ctx, task=replace(ctx.task, model=frozen_body))
+    ctx = replace(ctx, task=replace(ctx.task, model=ByWidth(frozen_body)))
     cost = level_cost(method, method.init(ctx), NARROW, ctx)
     assert (cost.parameters, cost.trained) == (mlp_parameters(64), 4 * 64 + 4)
     assert cost.space == 4 * cost.parameters / 2**20

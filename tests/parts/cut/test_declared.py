@@ -4,6 +4,7 @@ import torch
 from plan_by_size import prefix_plan
 from torch import nn
 
+from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Level, Task
 from potluck.methods.heterofl import HeteroFL
 from potluck.models.transformer import transformer
@@ -62,7 +63,7 @@ def test_what_was_taken_goes_back_to_where_it_was():
     plan, parts = taken(wide, narrow)
     state = {name: torch.zeros(t.shape) for name, t in wide.state_dict().items()}
     mean = HolderMean(state)
-    mean.add({name: part.float() + 1 for name, part in parts.items()}, plan)
+    mean.add({name: part.float() + 1 for name, part in parts.items()}, plan=plan)
     for name, tensor in mean.result().items():
         held = torch.zeros(tensor.numel(), dtype=torch.bool)
         held[parts[name].flatten()] = True
@@ -73,7 +74,8 @@ def test_what_was_taken_goes_back_to_where_it_was():
 def test_heterofl_uses_them():
     levels = (Level("a", 1.0), Level("b", 0.5))
     example = (torch.zeros(1, 8, dtype=torch.long), torch.zeros(1, 8, dtype=torch.long))
-    task = Task(lambda width: transformer(width, shape=(8,), classes=11), levels, 11, (), example)
+    heads = {"a": (), "b": ()}
+    task = Task(ByWidth(lambda width: transformer(width, shape=(8,), classes=11)), levels, 11, heads, example)
     method, ctx = HeteroFL(), Context(task, round=0, seed=0)
     state = {name: torch.arange(t.numel()).view(t.shape) for name, t in method.init(ctx).items()}
     payload = method.distribute(state, Client(0, levels[1], 1, (0,)), ctx)

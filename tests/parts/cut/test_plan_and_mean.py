@@ -17,7 +17,7 @@ from torch import Tensor
 
 from potluck.core import tensors as tensors_module
 from potluck.core.errors import ModelError
-from potluck.core.tensors import mean_by_name
+from potluck.core.means import NameMean
 from potluck.core.types import Tensors
 from potluck.parts.cut import holders as holders_module
 from potluck.parts.cut import kept as kept_module
@@ -139,7 +139,7 @@ def in_pieces_of(chunk: int) -> Iterator[None]:
 def fast_mean(state: Tensors, clients: list[Sent]) -> Tensors:
     mean = HolderMean(state)
     for client in clients:
-        mean.add(client.tensors, client.plan, client.weight, client.rows)
+        mean.add(client.tensors, client.weight, client.plan, client.rows)
     return mean.result()
 
 
@@ -215,7 +215,7 @@ def slow_held(name: str, tensor: Tensor, clients: list[Sent]) -> Tensor:
 def test_any_number_of_equal_clients_changes_nothing(clients: int, weight: float, value: float) -> None:
     mean = HolderMean({"w": torch.zeros(1)})
     for number in range(clients):
-        mean.add({"w": torch.tensor([value])}, prefix_plan({"w": (1,)}, {"w": (1,)}), weight * (1 + number % 3))
+        mean.add({"w": torch.tensor([value])}, weight * (1 + number % 3), prefix_plan({"w": (1,)}, {"w": (1,)}))
     assert mean.result()["w"].item() == value
 
 
@@ -224,7 +224,7 @@ def test_the_error_stays_small_with_many_clients() -> None:
     plan, sent = prefix_plan({"w": (50,)}, {"w": (50,)}), torch.randn(1000, 50, generator=rng)
     mean = HolderMean({"w": torch.zeros(50)})
     for values in sent:
-        mean.add({"w": values}, plan)
+        mean.add({"w": values}, plan=plan)
     assert float((mean.result()["w"] - sent.double().mean(0)).abs().max()) < 1000**0.5 * torch.finfo(torch.float32).eps
 
 
@@ -232,8 +232,8 @@ def test_the_error_stays_small_with_many_clients() -> None:
 def test_the_first_value_replaces_any_old_one(old: float) -> None:
     mean = HolderMean({"w": torch.full((1, 4), old)})
     narrow, wide = (prefix_plan({"w": (1, 4)}, {"w": (1, kept)}) for kept in (2, 4))
-    mean.add({"w": torch.full((1, 2), 1.0)}, narrow)
-    mean.add({"w": torch.full((1, 4), 3e38)}, wide)
+    mean.add({"w": torch.full((1, 2), 1.0)}, plan=narrow)
+    mean.add({"w": torch.full((1, 4), 3e38)}, plan=wide)
     assert torch.equal(mean.result()["w"], torch.tensor([[1.5e38, 1.5e38, 3e38, 3e38]]))
 
 
@@ -249,7 +249,7 @@ def test_the_number_of_threads_does_not_show(shape: tuple[int, ...]) -> None:
             torch.set_num_threads(count)
             mean = HolderMean(state)
             for tensors, plan in zip(sent, plans, strict=True):
-                mean.add(tensors, plan, weight=0.3)
+                mean.add(tensors, 0.3, plan)
             results.append(mean.result()["w"])
     finally:
         torch.set_num_threads(threads)
@@ -260,15 +260,18 @@ def test_whole_tensors_are_averaged_as_fedavg_does_bit_for_bit() -> None:
     rng = torch.Generator().manual_seed(0)
     state, plan = {"w": torch.zeros(37, 53)}, prefix_plan({"w": (37, 53)}, {"w": (37, 53)})
     sent = [({"w": torch.randn(37, 53, generator=rng)}, weight) for weight in (3.0, 0.1, 7.0)]
-    mean = HolderMean(state)
+    planned, unplanned, by_name = HolderMean(state), HolderMean(state), NameMean(state)
     for tensors, weight in sent:
-        mean.add(tensors, plan, weight)
-    assert torch.equal(mean.result()["w"], mean_by_name(state, sent)["w"])
+        planned.add(tensors, weight, plan)
+        unplanned.add(tensors, weight)
+        by_name.add(tensors, weight)
+    assert torch.equal(planned.result()["w"], by_name.result()["w"])
+    assert torch.equal(unplanned.result()["w"], by_name.result()["w"])
 
 
 def test_a_client_without_weight_is_not_counted() -> None:
     mean = HolderMean({"w": torch.tensor([7.0])})
-    mean.add({"w": torch.tensor([1.0])}, prefix_plan({"w": (1,)}, {"w": (1,)}), weight=0)
+    mean.add({"w": torch.tensor([1.0])}, 0, prefix_plan({"w": (1,)}, {"w": (1,)}))
     assert mean.result()["w"].tolist() == [7.0]
 
 
@@ -276,7 +279,7 @@ def test_what_nobody_held_keeps_its_bits() -> None:
     state = {"w": torch.tensor([float("nan"), -0.0, 1e-45]), "n": torch.tensor([1, 2**62 + 1])}
     mean = HolderMean(state)
     plan = Plan.of({"w": (Kept.of(3, []),), "n": (Kept.of(2, [0]),)})
-    mean.add({"w": torch.zeros(0), "n": torch.tensor([5])}, plan)
+    mean.add({"w": torch.zeros(0), "n": torch.tensor([5])}, plan=plan)
     assert torch.equal(mean.result()["w"].view(torch.int32), state["w"].view(torch.int32))
     assert mean.result()["n"].tolist() == [5, 2**62 + 1]
 
@@ -299,12 +302,13 @@ def test_single_runs_are_views_and_whole_tensors_themselves() -> None:
     assert taken["w"][0, 0] == 99
 
 
-def test_plans_that_cut_alike_are_equal_and_may_know_more_than_is_asked() -> None:
+def test_plans_that_cut_alike_are_equal_and_may_know_more_or_less_than_is_asked() -> None:
     cuts = {"w": (Kept.of(4, [0, 2]),), "n": ()}
     plan = Plan.of(cuts)
     assert {plan: 1}[Plan.of(dict(cuts))] == 1
     assert plan["w"] == cuts["w"]
     assert plan.take({"n": torch.tensor(3)}) == {"n": torch.tensor(3)}
+    assert plan.take({"n": torch.tensor(3), "more": torch.tensor(4)}) == {"n": torch.tensor(3)}
     assert (plan.shapes, plan.narrowed) == ({"w": (2,), "n": ()}, {"w"})
 
 
@@ -312,15 +316,15 @@ def test_overlapping_windows_by_hand() -> None:
     state = {"w": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
     wide, narrow = {"w": (2, 2)}, {"w": (1, 2)}
     mean = HolderMean(state)
-    mean.add({"w": torch.tensor([[10.0, 20.0], [30.0, 40.0]])}, prefix_plan(wide, wide))
-    mean.add({"w": torch.tensor([[50.0, 60.0]])}, prefix_plan(wide, narrow), weight=3)
+    mean.add({"w": torch.tensor([[10.0, 20.0], [30.0, 40.0]])}, plan=prefix_plan(wide, wide))
+    mean.add({"w": torch.tensor([[50.0, 60.0]])}, 3, prefix_plan(wide, narrow))
     assert mean.result()["w"].tolist() == [[40.0, 50.0], [30.0, 40.0]]
 
 
 def test_what_nobody_held_keeps_its_value() -> None:
     state = {"w": torch.tensor([1.0, 2.0, 3.0]), "other": torch.tensor([5.0])}
     mean = HolderMean(state)
-    mean.add({"w": torch.tensor([9.0])}, prefix_plan({"w": (3,)}, {"w": (1,)}))
+    mean.add({"w": torch.tensor([9.0])}, plan=prefix_plan({"w": (3,)}, {"w": (1,)}))
     assert {name: tensor.tolist() for name, tensor in mean.result().items()} == {"w": [9.0, 2.0, 3.0], "other": [5.0]}
 
 
@@ -329,7 +333,7 @@ def test_a_client_counts_with_its_rows_only() -> None:
     plan = prefix_plan({"w": (3, 2), "b": (3,)}, {"w": (3, 1), "b": (3,)})
     rows = dict.fromkeys(["w", "b"], torch.tensor([0, 2]))
     mean = HolderMean(state)
-    mean.add({"w": torch.full((3, 1), 4.0), "b": torch.full((3,), 6.0)}, plan, rows=rows)
+    mean.add({"w": torch.full((3, 1), 4.0), "b": torch.full((3,), 6.0)}, plan=plan, rows=rows)
     assert mean.result()["w"].tolist() == [[4.0, 0.0], [0.0, 0.0], [4.0, 0.0]]
     assert mean.result()["b"].tolist() == [6.0, 0.0, 6.0]
 
@@ -362,7 +366,7 @@ def test_of_a_dimension_in_blocks_the_first_of_every_block_are_kept() -> None:
     plan = prefix_plan({"gates": (8, 2)}, {"gates": (4, 1)}, {"gates": (2, 1)})
     assert plan.take(wide)["gates"].tolist() == [[0.0], [1.0], [4.0], [5.0]]
     mean = HolderMean(wide)
-    mean.add({"gates": torch.full((4, 1), 9.0)}, plan)
+    mean.add({"gates": torch.full((4, 1), 9.0)}, plan=plan)
     assert mean.result()["gates"][:, 0].tolist() == [9.0, 9.0, 2.0, 3.0, 9.0, 9.0, 6.0, 7.0]
     assert torch.equal(mean.result()["gates"][:, 1], wide["gates"][:, 1])
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from potluck.core.networks import ByWidth
 from potluck.core.random import stream
 from potluck.core.threads import one_thread
 from potluck.core.types import Context, Task, Tensors
@@ -35,7 +36,7 @@ def _threads() -> Iterator[None]:
 
 def context() -> Context:
     example = (torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    return Context(Task(lambda width: nn.Linear(1, 1), (), 2, (), example), 0, seed=1)
+    return Context(Task(ByWidth(lambda width: nn.Linear(1, 1)), (), 2, {}, example), 0, seed=1)
 
 
 def random(*shape: int, key: object = 0) -> Tensor:

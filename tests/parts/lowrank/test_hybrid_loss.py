@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from potluck.core.names import inside, under
 from potluck.core.random import seeded, stream
+from potluck.core.tensors import copied
 from potluck.core.types import Tensors
 from potluck.parts.labels import Masking
 from potluck.parts.lowrank.layers import Unrolled, replace_layers
@@ -49,10 +51,11 @@ BATCH = (
 
 def teacher(net: nn.Module, shift: float = 0.3) -> Tensors:
     """Other weights under the names of the network's state."""
-    return {
-        f"{TEACHER}{name}": tensor + shift if tensor.is_floating_point() else tensor.clone()
+    shifted = {
+        name: tensor + shift if tensor.is_floating_point() else tensor.clone()
         for name, tensor in net.state_dict().items()
     }
+    return under(TEACHER, shifted)
 
 
 def shares(logits: list[float]) -> list[float]:
@@ -101,7 +104,7 @@ def test_all_three_terms(masking: Masking, temperature: float) -> None:
     net = small()
     extra = {"mask": MASK, **teacher(net)}
     other = small()
-    other.load_state_dict({name.removeprefix(TEACHER): tensor for name, tensor in extra.items() if name != "mask"})
+    other.load_state_dict(inside(TEACHER, extra))
     expected = (
         slow_cross_entropy(net(BATCH[0]), BATCH[1], masking)
         + 0.01 * slow_decay(net)
@@ -166,7 +169,7 @@ def test_logits_far_apart_give_a_finite_loss() -> None:
 
 def test_the_teacher_has_no_dropout() -> None:
     net = small(dropout=0.5)
-    weights = {name.removeprefix(TEACHER): tensor for name, tensor in teacher(net).items()}
+    weights = inside(TEACHER, teacher(net))
     with seeded(0, "one"):
         one, drawn = answers(net, weights, BATCH[0]), torch.rand(1)
     with seeded(0, "one"):
@@ -230,7 +233,7 @@ def test_a_teacher_of_a_network_whose_weights_are_tied() -> None:
             return logits
 
     net, other = Words(), Words()
-    extra = {f"{TEACHER}{name}": tensor.clone() for name, tensor in other.state_dict().items()}
+    extra = under(TEACHER, copied(other.state_dict()))
     tokens = torch.tensor([[0, 1, 2], [3, 4, 5]])
     found = HybridLoss("off", 0.0, (), 1.0, 1.0)(net, (tokens, tokens), extra)
     expected = HybridLoss("off", 0.0, (), 0.0, 1.0)(net, (tokens, tokens), {})
