@@ -77,7 +77,7 @@ class Contest:
         """Standardised inputs, ten classes around ten centres."""
         rng = torch.Generator().manual_seed(0)
         centres = torch.randn(10, *self.shape, generator=rng)
-        found = {}
+        found: dict[str, Tensor] = {}
         for part, count in (("train", CLIENTS * EXAMPLES), ("test", 2000)):
             labels = torch.randint(10, (count,), generator=rng)
             inputs = torch.randn(count, *self.shape, generator=rng).add_(centres[labels], alpha=0.3)

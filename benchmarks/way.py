@@ -47,7 +47,7 @@ def noted(called: set[Function]) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 def way(tried: bench.Bench) -> set[Function]:

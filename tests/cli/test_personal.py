@@ -224,7 +224,6 @@ def test_a_client_of_a_run_whose_levels_share_models_has_none_of_its_own(potluck
     assert not (tmp_path / "net.safetensors").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="cli.commands.run always speaks of a model per level")
 def test_a_run_says_where_it_saved_what(potluck, personal, tmp_path):
     told = potluck("run", personal.config, "--out", tmp_path / "run", "--set", "task.rounds=1")
     assert told.code == 0, told

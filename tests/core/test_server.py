@@ -297,7 +297,7 @@ SENT: dict[str, tuple[Callable[[Update], Update], str]] = {
     ),
     "size": (
         lambda sent: replace(sent, payload={"weight": torch.full((2, 2), 1e7)}),
-        "its norm is 2e+07, but it may be 2e+06 at most ([guard] bound)",
+        "its norm is 2e+07, but it may be 2e+06 at most (guard.bound)",
     ),
 }
 

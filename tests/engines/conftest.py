@@ -7,16 +7,27 @@ from collections.abc import Iterator
 from types import FrameType
 
 import pytest
+import torch
 
 from potluck.core.engine import Engine
 from potluck.engines.local import Local
 from potluck.engines.serial import Serial
 
-PATIENCE = 120  # seconds after which a test is taken to hang; on a busy machine a worker may take 20 to begin
+PATIENCE = 120  # seconds after which a test is taken to hang; on a busy machine a worker takes 20 to begin
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm() -> None:
+    """Have PyTorch load what it loads when something is first trained, so that no test pays for being the first.
+
+    That is 800 modules: seconds, or half a minute where all cores are busy.
+    """
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9, foreach=True).step()
+    torch.func.vmap(torch.sin)(torch.zeros(2))
 
 
 @pytest.fixture(autouse=True)
-def patience() -> Iterator[None]:
+def patience(warm: None) -> Iterator[None]:
     """Fail instead of waiting for ever."""
 
     def give_up(number: int, frame: FrameType | None) -> None:

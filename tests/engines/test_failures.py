@@ -46,7 +46,7 @@ def test_failing_code_of_a_users_becomes_a_failure_with_its_file_and_line(
     reason = updates[WHO].failure
     assert reason.startswith(start)
     assert updates[WHO].payload == {}
-    assert set(failed(updates).values()) == {reason}
+    assert all(found.startswith(start) for found in failed(updates).values())
     assert where not in OF_ONE or 0 < len(failed(updates)) < 7
     assert where in OF_ONE or set(failed(updates)) == set(ALL)
 
@@ -174,9 +174,7 @@ def test_a_mistake_in_the_settings_ends_the_run_as_it_is(engine: Engine, size: i
 # ---- another run ----
 
 
-@pytest.mark.parametrize(
-    "size", [1, pytest.param(4, marks=not_yet("perform does not look at the run of jobs that are trained at once"))]
-)
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_a_job_of_another_run_is_refused(engine: Engine, size: int) -> None:
     site, other = make_site(Buggy(), mlp, run="0123456789abcdef"), make_site(Buggy(), mlp, run="fedcba9876543210")
     opened(engine, site)

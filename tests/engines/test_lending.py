@@ -61,6 +61,14 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
+@pytest.fixture(scope="module")
+def local() -> Iterator[Local]:
+    """Two workers whose memory no other test has a part of: one that fails holds on to what it saw."""
+    engine = Local(2)
+    yield engine
+    engine.close()
+
+
 def lent(engine: Local) -> int:
     return sum(slot.lent for worker in engine.workers for slot in worker.slots)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from toys import Remembering, bundles, clients, done, jobs, make_site, opened, same
@@ -28,6 +30,16 @@ def test_updates_are_made_as_they_are_asked_for() -> None:
     assert drawn == [0]
 
 
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    """So many threads, whatever other tests have left behind."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 def test_updates_and_what_stays_are_copies() -> None:
     site, engine = make_site(Remembering()), Serial()
     store = opened(engine, site)
@@ -38,7 +50,7 @@ def test_updates_and_what_stays_are_copies() -> None:
     for update in fresh.map(bundles("train", jobs(site, clients([site.task.largest])))):
         one_by_one.append({name: tensor.clone() for name, tensor in update.payload.items()})
     assert all(same(update.payload, alone) for update, alone in zip(together, one_by_one, strict=True))
-    assert len({update.payload["0.weight"].data_ptr() for update in together}) == len(together)
+    assert len({update.payload["0.weight"].data_ptr() for update in together}) == len(together)  # all still there
     assert not same(together[0].payload, together[1].payload)
     assert store.kept[0]["own"].tolist() != store.kept[1]["own"].tolist()
 

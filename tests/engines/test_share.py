@@ -119,14 +119,12 @@ def test_what_a_piece_brings_along_is_laid_out_plainly(engine: Engine) -> None:
     assert all_same(found, [plain] * PIECES)
 
 
-@not_yet_in_serial("Serial.share hands on what the chore made, not a plainly laid out copy")
 def test_what_comes_of_a_piece_is_laid_out_plainly(engine: Engine) -> None:
     found = shared(engine, chores.answer_oddly)
     assert all_same(found, [oddly_laid(number) for number in range(PIECES)])
     assert not any(map(oddities, found))
 
 
-@not_yet_in_serial("Serial.share hands on what the chore made, not a copy")
 def test_what_comes_of_a_piece_stays_when_the_next_is_done(engine: Engine) -> None:
     found = shared(engine, chores.answer_live)
     assert [each["live"].tolist() for each in found] == [[float(number)] * 4 for number in range(PIECES)]
@@ -225,7 +223,6 @@ def test_a_piece_is_done_on_one_thread_and_the_callers_number_comes_back(engine:
     assert torch.get_num_threads() == 2
 
 
-@not_yet("Serial.share hands on its pieces from within one_thread()")
 @pytest.mark.usefixtures("two_threads")
 def test_between_pieces_the_caller_has_its_threads() -> None:
     """As between clients."""

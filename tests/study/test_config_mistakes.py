@@ -31,6 +31,14 @@ def test_the_config_the_others_are_made_from_is_right(tmp_path):
         ("seed = 3", "sed = 3", "has no 'sed'; did you mean 'seed'?"),
         ("[train]", "[trian]", "has no 'trian'; did you mean 'train'?"),
         ("[engine]", "[zzz]", "has no 'zzz'; "),
+        ("[engine]", "[gaurd]", "has no 'gaurd'; did you mean 'guard'?"),
+        ('[engine]\nname = "serial"', "[guard]\nbond = 3.0", "[guard] has no 'bond'; did you mean 'bound'?"),
+        ('source = "digits"', 'source = "digits"\nproxi = "digits"', "[data] has no 'proxi'; did you mean 'proxy'?"),
+        (
+            "rounds = 3",
+            "rounds = 3\nscored_client = 1",
+            "[task] has no 'scored_client'; did you mean 'scored_clients'?",
+        ),
     ],
 )
 def test_unknown_key(tmp_path, old, new, expected):
@@ -72,6 +80,8 @@ def test_unknown_option_of_a_named_thing(tmp_path, old, new, names):
         ("levels = { big = 1.0, small = 0.5 }", "levels = 3", "[fleet] levels is 3, but it should be"),
         ("levels = { big = 1.0, small = 0.5 }", "levels = {}", "[fleet] levels is {}, but it should"),
         ('source = "digits"', "source = 5", "[data] source is 5, but it should be"),
+        ("rounds = 3", "scored_clients = 0", "[task] scored_clients is 0, but it should be greater than or equal to 1"),
+        ("[engine]", "guard = 5", "guard is 5, but it should be"),
         ("seed = 3", "seed = -3", "seed is -3, but it should be greater than or equal to 0"),
         ("seed = 3", 'seed = "x"', "seed is 'x', but it should be a valid integer"),
     ],
@@ -81,6 +91,14 @@ def test_wrong_type_or_range(tmp_path, old, new, expected):
     message = mistake(tmp_path, text)
     assert expected in message
     assert f"({tmp_path / 'a.toml'}:{line_of(text, new)})" in message
+
+
+@pytest.mark.parametrize("bound", ["0", "-1.0", "nan", '"much"', "true"])
+def test_a_bound_of_the_guard_that_means_nothing(tmp_path, bound):
+    text = f"{SMALL}\n[guard]\nbound = {bound}\n"
+    message = mistake(tmp_path, text)
+    assert message.startswith("[guard] bound is ")
+    assert f"({tmp_path / 'a.toml'}:{line_of(text, 'bound')})" in message
 
 
 def test_a_section_that_is_not_a_table(tmp_path):

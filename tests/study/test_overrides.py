@@ -38,6 +38,10 @@ def look_up(table, key):
         ("fleet.levels.tiny=0.25", 0.25),
         ("fleet.levels={ only = 1.0 }", {"only": 1.0}),
         ("engine.workers=2", 2),
+        ("guard.bound=100", 100.0),
+        ("guard.bound=inf", float("inf")),
+        ("task.scored_clients=7", 7),
+        ("data.proxy=digits", {"name": "digits"}),
         (" train.lr =0.5", 0.5),
     ],
 )

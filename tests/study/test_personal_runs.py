@@ -49,6 +49,16 @@ class Numbered(OwnHeads):
         return state_of(net), {"id": torch.tensor(job.client.id)}
 
 
+@dataclass(frozen=True)
+class Clumsy(OwnHeads):
+    """Fails for client 5 in its second round, after it has trained."""
+
+    def collect(self, net, job, ctx):
+        if (job.client.id, job.round) == (5, 1):
+            raise ValueError("a slip")
+        return super().collect(net, job, ctx)
+
+
 TEXT = SMALL.replace('name = "heterofl"', f'name = "{__name__}:OwnHeads"').replace("small = 0.5", "same = 1.0")
 HEAD = {"head.weight", "head.bias"}
 
@@ -179,6 +189,16 @@ def test_scores_are_by_level():
         clients = [client for client in range(20) if dealt[client] == number]
         assert len(clients) == 10
         assert result.accuracy[level] == accuracy_on_own_examples(result, result.export_client, clients)
+
+
+def test_a_client_that_fails_keeps_what_it_had():
+    one, two, failed = (
+        run_on_digits(rounds=rounds, method=kind()) for rounds, kind in ((1, OwnHeads), (2, OwnHeads), (2, Clumsy))
+    )
+    assert [each["client"] for each in failed.metrics[1]["failed"]] == [5]
+    for client in range(20):
+        expected = (one if client == 5 else two).store.get(client)
+        assert all(torch.equal(failed.store.get(client)[name], tensor) for name, tensor in expected.items())
 
 
 @pytest.mark.parametrize("step", ["swift", "stacked-4"])

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ class Public(potluck.Method):
 
     private: bool = False
     epochs: int = 3
-    paper: ClassVar[str] = ""
 
     def phases(self, job, ctx, personal):
         public = potluck.Phase(plain_loss, source="proxy", train=potluck.Train(lr=0.05, epochs=self.epochs))

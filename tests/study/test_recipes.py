@@ -380,7 +380,6 @@ def test_a_job_of_another_run_is_refused_by_the_client(private):
     assert not answered(experiment.site, job)[0].failure
 
 
-@pytest.mark.xfail(strict=True, reason="core.works.perform looks at the run of single jobs only")
 def test_so_are_jobs_that_came_together(private):
     experiment = from_config(read_config(private()))
     level = experiment.task.levels[0]

@@ -1,5 +1,6 @@
 """The resolved config says everything, and reads back as itself."""
 
+import math
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from small_experiment import SMALL, write_config
 
 from potluck.cli.demo import EVERYBODY, RUNS, demo_config
+from potluck.core.guard import Guard
 from potluck.core.types import Train
 from potluck.methods.heterofl import HeteroFL
 from potluck.study.config import parse_config, read_config, write_toml
@@ -29,6 +31,10 @@ def test_every_default_is_written_out(tmp_path):
     assert found["data"]["partition"]["name"] == "iid"
     assert found["fleet"]["assignment"]["name"] == "fixed"
     assert found["train"]["momentum"] == Train().momentum
+    assert found["guard"] == {"bound": Guard().bound}
+    assert found["task"]["scored_clients"] == 100
+    assert "proxy" not in found["data"]  # there are none
+    assert "recipe" not in found  # it is a run's
 
 
 def test_the_name_of_the_file_is_the_name_of_an_experiment_without_one(tmp_path):
@@ -62,11 +68,19 @@ tables = st.fixed_dictionaries(
         "task": st.fixed_dictionaries(
             {"model": st.just("heterofl-cnn") | st.builds(dict, name=words, anything=words | st.lists(st.integers()))}
             | {"rounds": st.integers(1, 10**6)},
-            optional={"evaluate_every": st.integers(1, 50), "calibration_clients": st.integers(1, 50)},
+            optional={
+                "evaluate_every": st.integers(1, 50),
+                "calibration_clients": st.integers(1, 50),
+                "scored_clients": st.integers(1, 50),
+            },
         ),
         "data": st.fixed_dictionaries(
             {"source": words},
-            optional={"partition": st.just("iid") | st.builds(dict, name=st.just("dirichlet"), alpha=positive)},
+            optional={
+                "partition": st.just("iid") | st.builds(dict, name=st.just("dirichlet"), alpha=positive),
+                "test_examples": st.integers(1, 10**6),
+                "proxy": words | st.builds(dict, name=words, anything=words),
+            },
         ),
         "fleet": st.fixed_dictionaries(
             {"clients": st.integers(1, 10**6), "levels": st.dictionaries(level_names, share, min_size=1, max_size=4)},
@@ -88,7 +102,11 @@ tables = st.fixed_dictionaries(
             },
         ),
     },
-    optional={"name": words, "engine": st.just({"name": "serial"}) | st.builds(dict, workers=st.integers(0, 64))},
+    optional={
+        "name": words,
+        "engine": st.just({"name": "serial"}) | st.builds(dict, workers=st.integers(0, 64)),
+        "guard": st.builds(dict, bound=positive | st.just(math.inf)),
+    },
 )
 
 
@@ -99,3 +117,4 @@ def test_any_config_written_out_reads_back_as_itself(table):
     again = read_back(config)
     assert again.resolved() == config.resolved()
     assert (again.method, again.train, again.partition) == (config.method, config.train, config.partition)
+    assert (again.guard, again.task, again.data.proxy is None) == (config.guard, again.task, config.data.proxy is None)

@@ -54,7 +54,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="where to save the runs")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(min=0, help="another seed, another federation")] = 0,
 ) -> None:
-    """Three federations of 40 unequal devices on handwritten digits, side by side. Needs no download."""
+    """Five federations of 40 unequal devices on handwritten digits, side by side. Needs no download."""
     run_demo(out, seed)
 
 

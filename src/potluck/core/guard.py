@@ -55,7 +55,7 @@ class Guard:
             if not is_finite(tensor):
                 raise UpdateError(f"'{name}' has values that are not finite")
         if size > self.bound * usual:
-            raise UpdateError(f"its norm is {size:.3g}, but it may be {self.bound * usual:.3g} at most ([guard] bound)")
+            raise UpdateError(f"its norm is {size:.3g}, but it may be {self.bound * usual:.3g} at most (guard.bound)")
 
 
 def misdirected(update: Update, job: Job) -> str:

@@ -44,6 +44,32 @@ class Memory:
         pass
 
 
+def place_of(path: Path, client: int) -> Path:
+    """Where a client's file is below a directory."""
+    return path / f"{client // TOGETHER:03}" / f"{client}{SUFFIX}"
+
+
+class Reading:
+    """Looks at a folder that may be another run's, as of the rounds that are done, and changes nothing."""
+
+    def __init__(self, path: Path, rounds_done: int) -> None:
+        self.path, self.rounds_done = path, rounds_done
+
+    def get(self, client: int) -> Tensors:
+        for file in (self.path / "next" / f"{client}{SUFFIX}", place_of(self.path, client)):
+            if file.exists():
+                tensors, about = read(file)
+                if int(about["rounds_done"]) <= self.rounds_done:
+                    return tensors
+        return {}
+
+    def put(self, client: int, tensors: Tensors) -> None:
+        raise RunError(f"{self.path} is only looked at; nothing is kept there for client {client}")
+
+    def commit(self) -> None:
+        pass
+
+
 class Folder:
     """A file per client below a directory.
 
@@ -66,12 +92,8 @@ class Folder:
         """The files that wait for a checkpoint."""
         return sorted(self.waiting.glob(f"*{SUFFIX}"))
 
-    def place(self, client: int) -> Path:
-        """Where a client's file is."""
-        return self.path / f"{client // TOGETHER:03}" / f"{client}{SUFFIX}"
-
     def get(self, client: int) -> Tensors:
-        for file in (self.waiting / f"{client}{SUFFIX}", self.place(client)):
+        for file in (self.waiting / f"{client}{SUFFIX}", place_of(self.path, client)):
             if file.exists():
                 return read(file)[0]
         return {}
@@ -87,7 +109,7 @@ class Folder:
 
     def promote(self) -> None:
         """Put the waiting files into their places."""
-        moves = {file: self.place(int(file.name.removesuffix(SUFFIX))) for file in self.files()}
+        moves = {file: place_of(self.path, int(file.name.removesuffix(SUFFIX))) for file in self.files()}
         try:
             for file, place in moves.items():
                 place.parent.mkdir(parents=True, exist_ok=True)

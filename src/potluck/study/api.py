@@ -127,7 +127,7 @@ def recorded(experiment: Experiment) -> Table:
         "name": settings.task.model,
         "seed": settings.seed,
         "task": as_table(settings.task),
-        "data": {"source": fingerprint(train), "partition": plug_table(settings.partition)},
+        "data": {"source": described(train), "partition": plug_table(settings.partition)},
         "fleet": as_table(settings.fleet),
         "method": plug_table(settings.method),
         "train": as_table(settings.train),
@@ -176,7 +176,7 @@ def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]
     )
 
 
-def fingerprint(examples: Examples) -> Table:
+def described(examples: Examples) -> Table:
     """What tells these data from others in a record: how many there are, and a digest of their labels in order."""
     labels = examples.labels(torch.arange(len(examples)))
     return {"name": f"{len(examples)} examples", "labels": hashlib.sha256(labels.numpy().tobytes()).hexdigest()}

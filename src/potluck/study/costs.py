@@ -16,10 +16,10 @@ from potluck.core.plug import is_path
 from potluck.core.types import Context, Level, Task, Train
 from potluck.models.catalogue import input_for
 from potluck.parts.cost.level import level_cost, measure_step
-from potluck.parts.head import find_head, try_once
+from potluck.parts.head import try_once
 from potluck.study.levels import build, built_by, check_model, make_levels
 from potluck.study.networks import model_factory
-from potluck.study.recipes import Model, networks_of
+from potluck.study.recipes import Model, find_heads, networks_of, require_networks
 
 Row = dict[str, Any]
 
@@ -55,15 +55,15 @@ def context_for(
 ) -> Context:
     """A network and a method without data: what can be known of them before there is any."""
     ranked, networks = make_levels(levels), networks_of(model, example)
+    require_networks(method, networks, ranked)
     sizes = built_by(method, networks, ranked)
     outputs = try_once(build(networks, sizes[0]), example, sizes[0])
-    net = check_model(networks, sizes, example, outputs.shape[-1])[sizes[0]]
-    head = find_head(net, example, outputs.shape[-1])
+    nets = check_model(networks, sizes, example, outputs.shape[-1])
     task = Task(
         model=networks,
         levels=ranked,
         classes=outputs.shape[-1],
-        heads={level.name: head for level in ranked},
+        heads=find_heads(networks, nets, ranked, example, outputs.shape[-1]),
         example=(example, torch.zeros(outputs.shape[:-1], dtype=torch.long)),
         train=train or Train(),
     )

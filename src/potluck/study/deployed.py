@@ -37,5 +37,7 @@ def client_model(experiment: Experiment, state: Tensors, store: Store, id: int, 
         raise ConfigError(f"there is no client {id}; they are numbered from 0 to {len(fleet) - 1}")
     dealt = fleet.deal(1, round)[0] if fleet.assignment.per_cohort else fleet.deal(len(fleet), round)[id]
     client = fleet.client(id, fleet.levels[int(dealt)])
+    if not experiment.method.admits(client.level, ctx):
+        raise ConfigError(f"client {id} is of level '{client.level.name}', which does not take part: it has no model")
     job = Job(client, round, experiment.method.distribute(state, client, ctx), "score", experiment.recipe.run)
     return Deployed(copied(experiment.method.localize(job, ctx, store.get(id))).eval(), client.level)

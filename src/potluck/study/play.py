@@ -172,10 +172,10 @@ def require_hope(metrics: Sequence[Record]) -> None:
     last = metrics[-PATIENCE:]
     if len(last) == PATIENCE and all(0 < record["clients"] == record["failures"] for record in last):
         reason = last[-1]["failed"][0]["reason"]
-        raise RunError(
-            f"none of the updates of the last {PATIENCE} rounds can be used, since {reason}; if training diverges, "
-            "lower train.lr or set train.clip (1.0 bounds the gradient's norm)"
-        )
+        way_out = "if training diverges, lower train.lr or set train.clip (1.0 bounds the gradient's norm)"
+        if "guard.bound" in reason:
+            way_out += "; if it does not, raise guard.bound"
+        raise RunError(f"none of the updates of the last {PATIENCE} rounds can be used, since {reason}; {way_out}")
 
 
 def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored | None) -> Record:

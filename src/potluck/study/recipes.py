@@ -7,7 +7,8 @@ own, builds the same recipe. A digest says whether it did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -20,7 +21,7 @@ from potluck.core.method import Method
 from potluck.core.networks import ByName, ByWidth, Networks
 from potluck.core.random import seeded
 from potluck.core.recipe import Recipe, table_digest, weights_digest
-from potluck.core.tensors import state_of
+from potluck.core.tensors import raw_bytes, state_of
 from potluck.core.types import Batch, Goal, Level, Task
 from potluck.parts.head import find_embeddings, find_head
 from potluck.parts.shrink.shrinkable import Shrinkable
@@ -30,6 +31,7 @@ from potluck.study.networks import load_source, model_factory
 from potluck.study.schema import Table
 from potluck.study.settings import Settings
 
+SAMPLED = 256  # public examples that a digest looks at
 Model = Networks | Callable[[float], nn.Module] | nn.Module | Mapping[str, nn.Module | Callable[[], nn.Module]]
 """What a user calls a model: a network, a function of the width, or a network for every level."""
 
@@ -90,19 +92,16 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     require_hashable(settings.method)
     levels, inputs = make_levels(settings.fleet.levels), facts.example[0]
     networks = networks_of(model, inputs)
-    require_networks(settings, networks, levels)
+    require_networks(settings.method, networks, levels)
     require_alike(proxy, facts)
     sizes = built_by(settings.method, networks, levels)
     nets = check_model(networks, sizes, inputs, facts.classes)
     largest = nets[sizes[0]]
-    own = nets if isinstance(networks, ByName) else {}  # sizes of one network call their head the same
-    head = find_head(largest, inputs, facts.classes)
-    heads = {each.name: find_head(own[each], inputs, facts.classes) if each in own else head for each in levels}
     task = Task(
         model=networks,
         levels=levels,
         classes=facts.classes,
-        heads=heads,
+        heads=find_heads(networks, nets, levels, inputs, facts.classes),
         example=facts.example,
         train=settings.train,
         rounds=settings.task.rounds,
@@ -112,6 +111,15 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     )
     recipe = Recipe(settings.method, task, settings.seed)
     return replace(recipe, run=digest_of(recipe, nets))
+
+
+def find_heads(
+    networks: Networks, nets: Mapping[Level, nn.Module], levels: Iterable[Level], inputs: Tensor, classes: int
+) -> dict[str, tuple[str, ...]]:
+    """The parameters that make the logits of every level; sizes of one network call them the same."""
+    head = find_head(next(iter(nets.values())), inputs, classes)
+    own = nets if isinstance(networks, ByName) else {}
+    return {each.name: find_head(own[each], inputs, classes) if each in own else head for each in levels}
 
 
 def require_hashable(method: Method) -> None:
@@ -125,13 +133,13 @@ def require_hashable(method: Method) -> None:
         ) from error
 
 
-def require_networks(settings: Settings, networks: Networks, levels: tuple[Level, ...]) -> None:
+def require_networks(method: Method, networks: Networks, levels: tuple[Level, ...]) -> None:
     """Refuse networks by name for a method that needs sizes of one network, and levels without one."""
     if not isinstance(networks, ByName):
         return
-    if not settings.method.takes_any_networks:
+    if not method.takes_any_networks:
         raise ConfigError(
-            f"every level has a network of its own, but {type(settings.method).__name__} trains sizes of one network; "
+            f"every level has a network of its own, but {type(method).__name__} trains sizes of one network; "
             "give one network, or choose a method that takes any"
         )
     missing = [level.name for level in levels if level.name not in networks.networks]
@@ -163,10 +171,17 @@ def digest_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
             "rounds": task.rounds,
             "networks": forms,
             "weights": weights_digest(task.model),
-            "proxy": len(task.proxy) if task.proxy is not None else 0,
+            "proxy": fingerprint(task.proxy) if task.proxy is not None else "",
             "seed": recipe.seed,
         }
     )
+
+
+def fingerprint(examples: Examples) -> str:
+    """What tells these public examples from others: how many there are, and a digest of some of them."""
+    some = torch.arange(min(SAMPLED, len(examples))) * len(examples) // min(SAMPLED, len(examples))
+    inputs, _ = examples.take(some)
+    return f"{len(examples)} {hashlib.sha256(raw_bytes(inputs)).hexdigest()}"
 
 
 def recipe_table(recipe: Recipe) -> Table:

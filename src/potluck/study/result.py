@@ -41,8 +41,8 @@ class Result:
     store: Store = field(repr=False)  # what stays on the clients
 
     @property
-    def accuracy(self) -> dict[str, float]:
-        """The accuracy of every level's model after the last round."""
+    def accuracy(self) -> dict[str, float | None]:
+        """The accuracy of every level's model after the last round; None for a level that has none."""
         return {level: found["accuracy"] for level, found in self.metrics[-1]["levels"].items()}
 
     def export(self, level: str) -> nn.Module:

@@ -8,7 +8,7 @@ from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import ConfigError
 from potluck.core.server import Server, first_state
-from potluck.core.store import Folder, Memory
+from potluck.core.store import Memory, Reading
 from potluck.core.types import Level
 from potluck.core.ways.step import AUTO, Step, ways_of
 from potluck.parts.cost.level import LevelCost
@@ -75,7 +75,7 @@ def model_so_far(experiment: Experiment, engine: Engine, run: RunDirectory, of: 
     """The model of a level, or of a client, as of the last finished round of a run that is still going, or was cut
     short."""
     progress, clock = run.progress(), Clock()
-    store = Folder(run.personal, progress.rounds_done) if run.personal.exists() else Memory()
+    store = Reading(run.personal, progress.rounds_done)
     engine.open(experiment.site, experiment.desk, store, clock)
     server = Server(experiment.recipe, engine, experiment.settings.guard, clock)
     round = progress.rounds_done - 1
