@@ -71,7 +71,7 @@ def test_clients_learn_from_public_examples_alone():
     other = run(proxy=arrays(60, seed=1), test=arrays(50, seed=2), data=(inputs * 0 - 7, targets))
     assert same(one, other)
     assert one.accuracy == other.accuracy
-    assert one.accuracy["phone"] > 0.6  # seen: 0.74; chance is a third
+    assert one.accuracy["phone"] > 0.6  # seen: 0.92; chance is a third
     assert not same(one, run(proxy=arrays(60, seed=3), test=arrays(50, seed=2)))
 
 
