@@ -11,8 +11,7 @@ import torch
 
 from potluck.core.data import Examples, Part, batches
 from potluck.core.errors import DataError
-from potluck.core.fit import fit
-from potluck.core.method import plain_loss
+from potluck.core.fit import fit, plain_loss
 from potluck.core.random import stream
 from potluck.core.types import Phase, Train
 from potluck.data import sources

@@ -25,7 +25,7 @@ from torch import nn
 import potluck
 from potluck.core.data import evenly_spaced
 from potluck.core.form import Form
-from potluck.core.guard import NOTHING, Expected, Guard
+from potluck.core.guard import Guard
 from potluck.core.method import Method
 from potluck.core.types import Context, Job, Update
 from potluck.models.catalogue import find_model
@@ -62,9 +62,9 @@ class Unwatchful(Guard):
         pass
 
 
-def nothing_expected(method: Method, job: Job, ctx: Context) -> Expected:
-    """In the place of what an honest client would do."""
-    return NOTHING
+def nothing_expected(method: Method, job: Job, ctx: Context) -> Form:
+    """In the place of the form of an honest answer."""
+    return {}
 
 
 @contextmanager

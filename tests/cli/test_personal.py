@@ -182,7 +182,6 @@ def test_export_from_an_unfinished_run_gives_its_latest(potluck, personal, perso
         assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
-@pytest.mark.xfail(strict=True, reason="core.store.Folder settles the files of a run that it only looks into")
 def test_export_changes_nothing_in_a_run_that_was_cut_short(potluck, personal, personal_reference, tmp_path):
     """Nobody holds the directory while a model is taken out of it: the run itself may still be going."""
     _, moments = personal_reference

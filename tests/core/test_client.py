@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from potluck.core.client import Site, Work, require_trainable, train
 from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.errors import ConfigError, UpdateError
+from potluck.core.fit import plain_loss
 from potluck.core.memo import Memo
-from potluck.core.method import Method, plain_loss, recipient
+from potluck.core.method import Method, recipient
 from potluck.core.networks import ByWidth
 from potluck.core.recipe import Recipe
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Task, Tensors, Train, Update

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from potluck.core.calibration import calibrate
 from potluck.core.client import train, train_in
 from potluck.core.evaluate import sums_over
-from potluck.core.method import Method, plain_loss
+from potluck.core.fit import plain_loss
+from potluck.core.method import Method
 from potluck.core.types import Batch, Context, Job, Level, Phase, Tensors
 from potluck.core.ways.way import Way
 from potluck.methods.fjord import FjORD

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from potluck.core.data import Arrays
 from potluck.core.evaluate import LocalTest
-from potluck.core.method import cross_entropy
+from potluck.core.fit import cross_entropy
 from whole import evaluate
 
 THREE = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0], [0.0, 0.0]])

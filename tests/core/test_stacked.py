@@ -36,7 +36,8 @@ from torch import Tensor, nn
 
 from potluck.core.client import Site, train_in
 from potluck.core.errors import ConfigError, UpdateError
-from potluck.core.method import Method, cross_entropy, plain_loss
+from potluck.core.fit import cross_entropy, plain_loss
+from potluck.core.method import Method
 from potluck.core.server import Server, bundles
 from potluck.core.tensors import copied
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Train, Update

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from potluck.core.fit import fit
-from potluck.core.method import plain_loss
+from potluck.core.fit import fit, plain_loss
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
 from potluck.core.ways.swift import Swift
 from potluck.core.ways.way import Way

@@ -31,8 +31,9 @@ from torch import Tensor, nn
 from potluck.core.client import Site, train
 from potluck.core.data import Arrays
 from potluck.core.errors import UpdateError
-from potluck.core.guard import expected
-from potluck.core.method import Method, plain_loss
+from potluck.core.fit import plain_loss
+from potluck.core.guard import epochs_of
+from potluck.core.method import Method
 from potluck.core.types import Batch, Context, Job, Phase, Tensors, Train
 from potluck.core.works import perform
 
@@ -80,7 +81,7 @@ class OnlyPublic(Method):
 
 def examples_trained(method: Method, job: Job, ctx: Context) -> int:
     """How often a client is expected to train on an example."""
-    return expected(method, job, ctx).examples(job.client, ctx.task)
+    return epochs_of(method, job, ctx).examples(job.client, ctx.task)
 
 
 def job_of(site: Site, size: int = EACH) -> Job:

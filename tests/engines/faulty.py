@@ -13,7 +13,8 @@ from toys import INPUTS, make_site
 
 from potluck.core.client import Site
 from potluck.core.data import Arrays, Pool
-from potluck.core.method import Method, plain_loss
+from potluck.core.fit import plain_loss
+from potluck.core.method import Method
 from potluck.core.types import Batch, Client, Context, Job, Phase, Tensors
 
 WHO = 2  # the client that a bug is about, where it is about one

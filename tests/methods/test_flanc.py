@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 import potluck
 from potluck.core.errors import ModelError
-from potluck.core.fit import fit
-from potluck.core.method import plain_loss
+from potluck.core.fit import fit, plain_loss
 from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods.flanc import FLANC, composed_loss

@@ -15,7 +15,7 @@ import potluck
 from potluck import methods
 from potluck.cli import outcome
 from potluck.core.errors import RunError
-from potluck.core.method import plain_loss
+from potluck.core.fit import plain_loss
 from potluck.core.server import Failure, first_state
 from potluck.core.tensors import state_of
 from potluck.models.catalogue import find_model
@@ -253,7 +253,7 @@ def test_so_it_is_with_every_method(tmp_path, method):
     options = ["method.basis_size=0.25"] if method == "flanc" else []
     result = run_config(write_config(tmp_path, text), None, "task.rounds=2", *options)
     assert [record["failures"] for record in result.metrics] == [3, 3]
-    assert "([guard] bound)" in result.metrics[0]["failed"][0]["reason"]
+    assert "(guard.bound)" in result.metrics[0]["failed"][0]["reason"]
     begun = first_state(result.experiment.method, result.experiment.recipe.context(0))
     assert set(begun) == set(result.state)
     assert all(torch.equal(result.state[name], tensor) for name, tensor in begun.items())
@@ -421,7 +421,7 @@ def test_what_nobody_asked_for_is_left_out(what, says):
 MODULE = '''\
 from dataclasses import dataclass
 import potluck, torch
-from potluck.core.method import plain_loss
+from potluck.core.fit import plain_loss
 
 def my_loss(net, batch, extra):
     if extra["bad"]:

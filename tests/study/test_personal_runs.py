@@ -382,7 +382,6 @@ class LookInside(Nobody):
             self.looks += 1
 
 
-@pytest.mark.xfail(strict=True, reason="core.store.Folder settles the files of the run that it only looks into")
 def test_a_model_taken_out_of_a_run_that_is_going_does_not_disturb_it(finished, tmp_path):
     config, directory, _ = finished
     watcher = LookInside(tmp_path / "run")

@@ -11,7 +11,7 @@ from torch import nn
 
 import potluck
 from potluck.core.errors import ConfigError, DataError, PotluckError
-from potluck.core.method import plain_loss
+from potluck.core.fit import plain_loss
 from potluck.data import sources
 from potluck.study.config import parse_config, read_config
 from potluck.study.experiment import from_config

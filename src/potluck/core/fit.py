@@ -1,4 +1,4 @@
-"""The only training loop."""
+"""The only training loop, and the loss that it minimises unless a method says otherwise."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.core.types import Batch, Phase, Train
+from potluck.core.types import Batch, Phase, Tensors, Train
 
 
 def learning_rate(train: Train, round: int, rounds: int) -> float:
@@ -107,3 +108,14 @@ def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> 
             if train.clip:
                 nn.utils.clip_grad_norm_(trained, train.clip)
             optimizer.step()
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy; any dimensions between batch and classes count as more examples."""
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def plain_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+    """Cross-entropy of the network's logits."""
+    inputs, targets = batch
+    return cross_entropy(net(inputs), targets)

@@ -146,32 +146,25 @@ def is_finite(tensor: Tensor) -> bool:
     )
 
 
-class Expected(NamedTuple):
-    """What an honest client does with a job."""
+class Epochs(NamedTuple):
+    """How often clients of a level go over their own examples in a round, and over the public ones."""
 
-    form: Form  # of its answer
-    epochs: int  # over its own examples
-    proxy_epochs: int  # over the public ones
+    private: int
+    proxy: int
 
     def examples(self, client: Client, task: Task) -> int:
         """How often a client trains on an example, all phases and epochs together."""
-        return self.epochs * client.size + self.proxy_epochs * (len(task.proxy) if task.proxy is not None else 0)
+        return self.private * client.size + self.proxy * (len(task.proxy) if task.proxy is not None else 0)
 
 
-NOTHING = Expected({}, 0, 0)
-
-
-def expected(method: Method, job: Job, ctx: Context) -> Expected:
-    """What an honest client does with a job."""
+def expected(method: Method, job: Job, ctx: Context) -> Form:
+    """The form of an honest client's answer to a job."""
     sent = tuple((name, tensor.shape, tensor.dtype) for name, tensor in job.payload.items())
     key = (expected, method, job.work, job.client.level, sent)
     if key not in ctx.memo.made:
         ctx.memo.keep(key, tried(method, job, ctx))
     form: Form = ctx.memo.made[key]
-    if job.work != "train":
-        return Expected(form, 0, 0)
-    where = (expected, method, job.client.level)
-    return Expected(form, *ctx.memo.latest(where, (job.round,), lambda: epochs_of(method, job, ctx)))
+    return form
 
 
 def tried(method: Method, job: Job, ctx: Context) -> Form:
@@ -184,11 +177,12 @@ def tried(method: Method, job: Job, ctx: Context) -> Form:
         return method.expects(job, ctx)
 
 
-def epochs_of(method: Method, job: Job, ctx: Context) -> tuple[int, int]:
-    """How often clients of a level go over their own examples in a round, and over the public ones."""
-    with seeded(ctx.seed, "expected"):
-        phases = method.phases(job, ctx, {})
+def epochs_of(method: Method, job: Job, ctx: Context) -> Epochs:
+    """How much a client trains for a job, as the method's phases say; nothing for other work."""
     epochs = {"private": 0, "proxy": 0}
-    for phase in phases:
-        epochs[phase.source] += (phase.train or ctx.task.train).epochs
-    return epochs["private"], epochs["proxy"]
+    if job.work == "train":
+        with seeded(ctx.seed, "expected"):
+            phases = method.phases(job, ctx, {})
+        for phase in phases:
+            epochs[phase.source] += (phase.train or ctx.task.train).epochs
+    return Epochs(**epochs)

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
+from potluck.core.fit import plain_loss
 from potluck.core.form import Form, form_of
 from potluck.core.means import NameMean
 from potluck.core.tensors import load, state_of
-from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
+from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,3 @@ def build_network(level: Level, ctx: Context) -> nn.Module:
 def recipient(level: Level, ctx: Context) -> Client:
     """A stand-in client of a level that has every label, for models that are exported and costs that are counted."""
     return Client(id=-1, level=level, size=ctx.task.train.batch_size, labels=tuple(range(ctx.task.classes)))
-
-
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy; any dimensions between batch and classes count as more examples."""
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
-
-
-def plain_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
-    """Cross-entropy of the network's logits."""
-    inputs, targets = batch
-    return cross_entropy(net(inputs), targets)

@@ -15,7 +15,7 @@ from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import UpdateError
 from potluck.core.fleet import Fleet
-from potluck.core.guard import NOTHING, Guard, expected
+from potluck.core.guard import Epochs, Guard, epochs_of, expected
 from potluck.core.method import Method
 from potluck.core.recipe import Recipe
 from potluck.core.tensors import laid_out, size_in_bytes
@@ -103,6 +103,7 @@ class Server:
     def exchange(self, jobs: Iterable[list[Job]], ctx: Context, ledger: Ledger) -> Iterator[Update]:
         """The answers to jobs, in their order, that pass the guard; the others are counted, with the reason."""
         issued: deque[Job] = deque()
+        epochs: dict[str, Epochs] = {}
 
         def noted() -> Iterator[list[Job]]:
             for bundle in jobs:
@@ -120,9 +121,12 @@ class Server:
                 self.client_done(update)
             with self.clock.spent("guard"):
                 try:
-                    honest = NOTHING if update.failure else expected(self.recipe.method, job, ctx)
-                    ledger.macs += self.macs.get(level, 0) * honest.examples(job.client, ctx.task)
-                    self.guard.check(update, job, honest.form)
+                    form = {} if update.failure else expected(self.recipe.method, job, ctx)
+                    if level not in epochs and not update.failure:
+                        epochs[level] = epochs_of(self.recipe.method, job, ctx)
+                    if not update.failure:
+                        ledger.macs += self.macs.get(level, 0) * epochs[level].examples(job.client, ctx.task)
+                    self.guard.check(update, job, form)
                 except UpdateError as error:
                     ledger.failures.append(Failure(job.client.id, level, job.round + 1, str(error)))
                     if self.client_failed:

@@ -30,7 +30,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.core.method import Method, cross_entropy, recipient
+from potluck.core.fit import cross_entropy
+from potluck.core.method import Method, recipient
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.batchnorm import statistic_names

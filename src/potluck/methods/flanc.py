@@ -30,7 +30,8 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.core.method import Method, plain_loss, recipient
+from potluck.core.fit import plain_loss
+from potluck.core.method import Method, recipient
 from potluck.core.names import placed
 from potluck.core.panels import Panel
 from potluck.core.random import seeded

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from potluck.core.method import cross_entropy, plain_loss
+from potluck.core.fit import cross_entropy, plain_loss
 from potluck.core.types import Batch, Client, Context, Loss, Tensors
 
 Fill = Literal["zero", "-inf"]

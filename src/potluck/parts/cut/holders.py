@@ -18,7 +18,7 @@ from potluck.parts.cut.kept import Cut, Kept
 Edges = tuple[int, ...]
 """Where the intervals of a dimension begin, and where the last one ends."""
 
-REMEMBERED = 1024
+REMEMBERED = 128
 MANY = 8  # bands of rows; if there are more, all are gathered at once
 
 

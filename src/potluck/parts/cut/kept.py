@@ -17,6 +17,7 @@ from torch import Tensor
 from potluck.core.tensors import approach
 
 GATHERED = 1 << 17  # scalars gathered at a time: they stay in the cache until they are written back
+REMEMBERED = 64  # sets of rows
 SCATTERED = 4  # combs in a dimension; for more than these, one gather is cheaper than a view of each
 
 
@@ -139,6 +140,8 @@ class HeldPart:
     def of_rows(self, rows: tuple[int, ...]) -> HeldPart:
         """The same part without the other rows; clients have the same labels round after round."""
         if rows not in self.known_rows:
+            if len(self.known_rows) >= REMEMBERED:
+                self.known_rows.clear()
             first, *others = self.cut
             self.known_rows[rows] = HeldPart((Kept.of(first.size, first.indices[list(rows)].tolist()), *others))
         return self.known_rows[rows]

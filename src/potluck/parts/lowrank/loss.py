@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from potluck.core.method import cross_entropy
+from potluck.core.fit import cross_entropy
 from potluck.core.names import inside
 from potluck.core.types import Batch, Tensors
 from potluck.parts.labels import Masking, masked_logits
