@@ -213,7 +213,6 @@ def test_what_cannot_be_exported_is_refused_in_a_sentence(potluck, finished, tmp
     assert not (tmp_path / "net.safetensors").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="study.run.model_so_far does not ask whether clients share a model")
 def test_a_client_of_a_run_whose_levels_share_models_has_none_of_its_own(potluck, server, tmp_path):
     """What a client trains is not what is deployed: HeteroFL's has no statistics for its batch norm."""
     assert server.run(tmp_path / "run").status == 0

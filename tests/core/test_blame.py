@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import potluck
-from potluck.core import works
+from potluck.core import blame, works
 from potluck.core.blame import foreign_failure, is_foreign
 
 
@@ -100,7 +100,7 @@ def test_code_that_was_typed_in_is_the_users() -> None:
         torch.nn.functional.linear,  # a TypeError of its own
         nn.Linear(2, 2).get_parameter,
         json.JSONDecoder().decode,
-        works.described,
+        blame.described,
     ],
 )
 def test_a_call_into_our_code_or_pytorchs_alone_is_nobodys(call: Callable[..., object]) -> None:

@@ -182,7 +182,6 @@ def test_the_commonest_reason_is_told_first():
     assert left_out([]) == ""
 
 
-@pytest.mark.xfail(strict=True, reason="study.watchers.left_out knows only several other reasons")
 def test_one_other_reason_is_one():
     assert left_out(RECORDS).endswith("; 1 other reason is in the metrics")
 
@@ -194,7 +193,6 @@ class OwnModels(potluck.Method):
     shares_model: ClassVar[bool] = False
 
 
-@pytest.mark.xfail(strict=True, reason="core.server.exchange tells of scoring and calibration as of updates")
 def test_a_client_that_cannot_be_scored_was_not_left_out_of_the_round(capsys):
     result = run_small(OwnModels(), data=examples(320), clients=200, cohort=200, scored_clients=200, watcher=Rounds())
     assert result.metrics[0]["failures"] == 0
@@ -391,7 +389,6 @@ def test_whoever_comes_first(kind):
     assert sorted(found) == list(range(6))
 
 
-@pytest.mark.xfail(strict=True, reason="core.ways.together catches UpdateError alone: one client's slip is everybody's")
 @pytest.mark.parametrize("kind", [BadCollect, BadPhases])
 def test_clients_that_train_together_fail_alone(kind):
     found = reasons(run_small(kind(fails=(2,)), step="stacked-6", test=12 / 96))  # 14 examples each

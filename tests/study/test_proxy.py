@@ -137,9 +137,6 @@ def test_without_them_every_client_says_what_is_missing():
     }
 
 
-LABELS = "public labels are not checked: training breaks down with an IndexError of PyTorch's"
-
-
 @pytest.mark.parametrize(
     ("proxy", "says"),
     [
@@ -155,12 +152,10 @@ LABELS = "public labels are not checked: training breaks down with an IndexError
         pytest.param(
             (torch.zeros(9, 5), torch.arange(9)),
             "label",
-            marks=pytest.mark.xfail(strict=True, raises=RuntimeError, reason=LABELS),
         ),
         pytest.param(
             (torch.zeros(9, 5), torch.zeros(9, 2).long()),
             "label|target",
-            marks=pytest.mark.xfail(strict=True, raises=RuntimeError, reason=LABELS),
         ),
     ],
 )
@@ -267,7 +262,6 @@ def test_mistakes_in_a_config(beside, proxy, says):
         from_config(read_config(beside(proxy)))
 
 
-@pytest.mark.xfail(strict=True, reason="study.networks.load_source speaks of [data.source], whatever it loads")
 @pytest.mark.parametrize("proxy", ['"platform:node"', '{ name = "public_digits:some", cuont = 3 }'])
 def test_a_mistake_names_the_setting_that_has_it(beside, proxy):
     with pytest.raises(ConfigError, match="proxy") as refused:

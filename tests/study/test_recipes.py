@@ -146,7 +146,6 @@ def test_another_process_rebuilds_the_same_recipe(private, tmp_path):
     assert told.stdout.strip() == recorded.run
 
 
-@pytest.mark.xfail(strict=True, reason="modules of the data source and the method are imported unseeded")
 def test_one_file_may_hold_the_data_and_the_network(private, tmp_path):
     """Whatever a file is imported for first, the weights that its import draws are the seed's."""
     (tmp_path / "private_data.py").write_text(DATA + MODULE)
@@ -247,7 +246,6 @@ def test_it_measures_and_scores_as_the_simulation_does(private, tmp_path):
     require_same_answers(experiment, rebuilt(config), ("train", "calibrate", "score"))
 
 
-@pytest.mark.xfail(strict=True, reason="study.recipes.rebuilt forgets [engine] step")
 @pytest.mark.parametrize("step", ["swift", "channels-last"])
 def test_it_trains_in_the_way_that_the_run_was_recorded_with(private, tmp_path, step):
     experiment = run_config(private(), tmp_path / "run", f"engine.step={step}").experiment
@@ -335,7 +333,6 @@ def test_other_weights_and_other_networks_are_refused(private, tmp_path, line, o
         pytest.param(
             "recipe.inputs=float32:-4",
             r"\[recipe\] does not tell what the data are like",
-            marks=pytest.mark.xfail(strict=True, raises=RuntimeError, reason="RuntimeError is not caught"),
         ),
         ("recipe.inputs=5", r"\[recipe\] does not tell what the data are like"),
         ("recipe.classes=many", r"\[recipe\] does not tell what the data are like"),

@@ -6,11 +6,11 @@ import torch
 
 from potluck.contract.bench import OWN_NETWORKS, make_bench
 from potluck.contract.playing import difference, require, serially
+from potluck.core.blame import described
 from potluck.core.clock import Clock
 from potluck.core.method import Method
 from potluck.core.server import first_state
 from potluck.core.store import Memory
-from potluck.core.works import described
 from potluck.engines import make_engine
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import torch
 
+from potluck.core.errors import PotluckError, UpdateError
+from potluck.core.types import Job
+
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 PACKAGES = Path(sysconfig.get_paths()["purelib"])
 OURS = (Path(__file__).parents[1], Path(torch.__file__).parent)
@@ -30,3 +33,20 @@ def is_foreign(file: str, function: str = "") -> bool:
     if any(path.is_relative_to(place) for place in OURS):
         return False
     return path.is_relative_to(PACKAGES) or not path.is_relative_to(LIBRARY)
+
+
+def reason_of(error: Exception, job: Job) -> UpdateError:
+    """Why a client cannot answer. A mistake in the settings and a fault of ours are no client's: they end the run."""
+    if isinstance(error, UpdateError):
+        return error
+    if isinstance(error, PotluckError):
+        raise error
+    failure = foreign_failure(error)
+    if not failure:
+        raise RuntimeError(f"{described(job)} broke down: {type(error).__name__}: {error}") from error
+    return UpdateError(failure)
+
+
+def described(job: Job) -> str:
+    """Whose job this is."""
+    return f"client {job.client.id} of level '{job.client.level.name}' in round {job.round + 1}"

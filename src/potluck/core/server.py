@@ -21,6 +21,8 @@ from potluck.core.recipe import Recipe
 from potluck.core.tensors import laid_out, size_in_bytes
 from potluck.core.types import Client, Context, Job, Tensors, Update
 
+TOLD = {"train": "was left out of", "calibrate": "measured no batch norm in", "score": "was not scored in"}
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -30,9 +32,11 @@ class Failure:
     level: str
     round: int  # counted from 1, as people do
     reason: str
+    work: str = "train"  # what it was asked for
 
     def __str__(self) -> str:
-        return f"client {self.client} ({self.level}) was left out of round {self.round}: {self.reason}"
+        told = TOLD.get(self.work, TOLD["train"])
+        return f"client {self.client} ({self.level}) {told} round {self.round}: {self.reason}"
 
 
 @dataclass
@@ -128,7 +132,7 @@ class Server:
                         ledger.macs += self.macs.get(level, 0) * epochs[level].examples(job.client, ctx.task)
                     self.guard.check(update, job, form)
                 except UpdateError as error:
-                    ledger.failures.append(Failure(job.client.id, level, job.round + 1, str(error)))
+                    ledger.failures.append(Failure(job.client.id, level, job.round + 1, str(error), job.work))
                     if self.client_failed:
                         self.client_failed(ledger.failures[-1])
                     continue

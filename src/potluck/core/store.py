@@ -82,6 +82,8 @@ class Folder:
         self.path, self.waiting, self.rounds_done = path, path / "next", rounds_done
         if not rounds_done and path.exists():
             shutil.rmtree(path)  # of a run that ended before its first checkpoint
+        for half in self.waiting.glob(".*.tmp"):  # of a write that was cut short
+            half.unlink()
         settled = [int(read(file)[1]["rounds_done"]) <= rounds_done for file in self.files()]
         for file, counts in zip(self.files(), settled, strict=True):
             if not counts:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from potluck.core.blame import foreign_failure
+from potluck.core.blame import reason_of
 from potluck.core.calibration import calibrate
 from potluck.core.client import Site, Work, train
-from potluck.core.errors import PotluckError, UpdateError
+from potluck.core.errors import UpdateError
 from potluck.core.guard import require_tensors
 from potluck.core.own_score import score_own
 from potluck.core.types import Job, Tensors, Update
@@ -48,18 +48,6 @@ def perform_one(site: Site, job: Job, personal: Tensors) -> tuple[Update, Tensor
     return answer(job, result, time.perf_counter() - started)
 
 
-def reason_of(error: Exception, job: Job) -> UpdateError:
-    """Why a client cannot answer. A mistake in the settings and a fault of ours are no client's: they end the run."""
-    if isinstance(error, UpdateError):
-        return error
-    if isinstance(error, PotluckError):
-        raise error
-    failure = foreign_failure(error)
-    if not failure:
-        raise RuntimeError(f"{described(job)} broke down: {type(error).__name__}: {error}") from error
-    return UpdateError(failure)
-
-
 def answer(job: Job, result: tuple[Tensors, Tensors] | UpdateError, seconds: float) -> tuple[Update, Tensors]:
     """A client's update and what stays on it; a failure if it has nothing that can be sent."""
     try:
@@ -71,8 +59,3 @@ def answer(job: Job, result: tuple[Tensors, Tensors] | UpdateError, seconds: flo
     except UpdateError as error:
         return Update(job.client, {}, seconds, str(error), job.round, job.run), {}
     return Update(job.client, sent, seconds, "", job.round, job.run), kept
-
-
-def described(job: Job) -> str:
-    """Whose job this is."""
-    return f"client {job.client.id} of level '{job.client.level.name}' in round {job.round + 1}"

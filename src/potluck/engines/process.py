@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from potluck.core.blame import described
 from potluck.core.desk import Chore, Piece
 from potluck.core.types import Job
-from potluck.core.works import described
 from potluck.engines.slot import Slot
 
 SLOTS = 4

@@ -15,6 +15,7 @@ from annotated_types import Ge
 from potluck import methods
 from potluck.core.errors import ConfigError
 from potluck.core.guard import Guard
+from potluck.core.random import seeded
 from potluck.core.types import Train
 from potluck.data.assignment import assignment_named
 from potluck.data.partitions import partition_named
@@ -133,13 +134,15 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
     method_name = outline.method.get("name")
     if not isinstance(method_name, str):
         raise ConfigError(f"[method] needs a 'name', such as 'heterofl'{origin.place('method', 'name')}")
+    with seeded(outline.seed, "model"):  # the method's file may make a network as well, as it is imported
+        method = read_plug(methods.find, outline.method, "method", origin)
     return Config(
         name=outline.name,
         seed=outline.seed,
         task=task,
         data=data,
         fleet=fleet,
-        method=read_plug(methods.find, outline.method, "method", origin),
+        method=method,
         train=read_table(Train, outline.train, "train", "", origin),
         engine=read_table(EngineSection, outline.engine, "engine", "", origin),
         guard=read_table(Guard, outline.guard, "guard", "", origin),

@@ -13,7 +13,7 @@ from potluck.core.desk import Desk
 from potluck.core.errors import ConfigError
 from potluck.core.fleet import Fleet
 from potluck.core.method import Method
-from potluck.core.random import stream
+from potluck.core.random import seeded, stream
 from potluck.core.recipe import Recipe
 from potluck.core.server import cohort_size, first_state
 from potluck.core.types import Level, Task
@@ -105,10 +105,14 @@ def assemble(settings: Settings, model: Model, data: Dataset, proxy: Examples | 
 
 def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
     """The experiment that a config describes, on data from this folder or the one POTLUCK_DATA names."""
-    data = load_source(config.data.source, data_dir)
+    with seeded(config.seed, "model"):  # its file may make a network as well, as it is imported
+        data = load_source(config.data.source, data_dir)
     if config.data.test_examples is not None:
         data = replace(data, test=evenly_spaced(data.test, config.data.test_examples))
-    proxy = load_source(config.data.proxy, data_dir).train if config.data.proxy is not None else None
+    proxy = None
+    if config.data.proxy is not None:
+        with seeded(config.seed, "model"):
+            proxy = load_source(config.data.proxy, data_dir, "proxy").train
     facts = facts_of(data)
     return assemble(config, named_networks(config, facts.example[0], facts.classes), data, proxy)
 

@@ -26,18 +26,20 @@ Model = Callable[[float], nn.Module]
 """A network at every width."""
 
 
-def load_source(named: Named, data_dir: Path | None) -> Dataset:
+def load_source(named: Named, data_dir: Path | None, setting: str = "source") -> Dataset:
     """A data set by name, or by path to a function that returns one."""
     name, options = name_of(named), options_of(named)
     if is_path(name):
         function = import_attribute(name, "data source")
         if not callable(function):
-            raise ConfigError(f"[data] source '{name}' is not a function that returns a Dataset")
-        data = function(**known_options(function, options, "data.source", name))
+            raise ConfigError(f"[data] {setting} '{name}' is not a function that returns a Dataset")
+        data = function(**known_options(function, options, f"data.{setting}", name))
         if not isinstance(data, Dataset):
-            raise ConfigError(f"[data] source '{name}' returns {type(data).__name__}, but it should return a Dataset")
+            raise ConfigError(
+                f"[data] {setting} '{name}' returns {type(data).__name__}, but it should return a Dataset"
+            )
         return data
-    return sources.load(name, data_dir, **known_options(sources.load, options, "data.source", name))
+    return sources.load(name, data_dir, **known_options(sources.load, options, f"data.{setting}", name))
 
 
 def model_factory(name: str, options: Table, example: Sequence[Tensor], classes: int | None) -> Model:

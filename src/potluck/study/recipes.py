@@ -23,6 +23,7 @@ from potluck.core.random import seeded
 from potluck.core.recipe import Recipe, table_digest, weights_digest
 from potluck.core.tensors import raw_bytes, state_of
 from potluck.core.types import Batch, Goal, Level, Task
+from potluck.core.ways.step import AUTO, ways_of
 from potluck.parts.head import find_embeddings, find_head
 from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import Config, name_of, options_of
@@ -55,7 +56,7 @@ class Facts:
         try:
             example = (made_up(table["inputs"]), made_up(table["targets"]))
             return cls(int(table["classes"]), table["goal"], example)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise ConfigError(f"[recipe] does not tell what the data are like: {error!r}") from error
 
 
@@ -151,9 +152,18 @@ def require_alike(proxy: Examples | None, facts: Facts) -> None:
     """Refuse public examples that the networks could not take."""
     if proxy is None:
         return
-    found, wanted = described(proxy.take(torch.tensor([0]))[0]), described(facts.example[0])
-    if found != wanted:
-        raise DataError(f"the proxy examples are {found}, but the clients' are {wanted}: they should be alike")
+    inputs, targets = proxy.take(torch.tensor([0]))
+    for what, own, wanted in (("examples", inputs, facts.example[0]), ("labels", targets, facts.example[1])):
+        if described(own) != described(wanted):
+            raise DataError(
+                f"the proxy {what} are {described(own)}, but the clients' are {described(wanted)}: they should be alike"
+            )
+    highest = int(proxy.labels(torch.arange(len(proxy))).max())
+    if highest >= facts.classes:
+        raise DataError(
+            f"a proxy example has the label {highest}, but there are {facts.classes} classes; if the labels mean "
+            "something else, give them all the label 0"
+        )
 
 
 def digest_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
@@ -201,11 +211,13 @@ def named_networks(config: Config, example: Tensor, classes: int) -> Networks:
 def rebuilt(config: Config) -> Recipe:
     """The recipe of a recorded run, on a machine that need not have any of its data."""
     facts = Facts.of_table(config.recipe)
-    proxy = load_source(config.data.proxy, None).train if config.data.proxy is not None else None
+    proxy = load_source(config.data.proxy, None, "proxy").train if config.data.proxy is not None else None
     recipe = make_recipe(config, named_networks(config, facts.example[0], facts.classes), facts, proxy)
     if recipe.run != config.recipe.get("run"):
         raise ConfigError(
             f"this machine builds the recipe {recipe.run[:12]}, but the run has {str(config.recipe.get('run'))[:12]}: "
             "the network, its weights or a setting differ"
         )
-    return recipe
+    if config.engine.step == AUTO:
+        return recipe
+    return replace(recipe, ways=ways_of(config.engine.step, [level.name for level in recipe.task.levels]))

@@ -83,4 +83,6 @@ def model_so_far(experiment: Experiment, engine: Engine, run: RunDirectory, of: 
         if not experiment.method.shares_model:
             raise ConfigError("every client has a model of its own; say whose with --client")
         return level_model(experiment, server, progress.state, of, round)
+    if experiment.method.shares_model:
+        raise ConfigError("clients of a level share a model; say which with --level")
     return client_model(experiment, progress.state, store, of, round)

@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from potluck.core.blame import reason_of
 from potluck.core.client import Site, require_trainable
 from potluck.core.errors import UpdateError
 from potluck.core.fit import in_round
@@ -59,8 +60,8 @@ def prepared(site: Site, job: Job, personal: Tensors, known: dict[nn.Module, Ten
             net = site.placed(site.method.localize(job, ctx, personal))
             require_trainable(net, job.client.size)
             phases = [site.here(phase) for phase in site.method.phases(job, ctx, personal)]
-    except UpdateError as error:
-        return error
+    except Exception as error:
+        return reason_of(error, job)
     if net not in known or net in SHARERS:  # a load may have given it other frozen parameters
         known[net] = live(net)
     tensors = known[net]
@@ -83,5 +84,5 @@ def collected(site: Site, member: Member, stacked: Tensors, row: int) -> tuple[T
         tensor.copy_(trained[name])
     try:
         return site.method.collect(member.net, member.job, site.context(member.job.round))
-    except UpdateError as error:
-        return error
+    except Exception as error:
+        return reason_of(error, member.job)
