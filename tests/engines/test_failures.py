@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from faulty import BUGS, OF_ONE, WHO, Buggy, buggy_site, mlp, nobody, place_of
-from known import not_yet
 from toys import UNHEARD_OF, WIDE, Remembering, bundles, clients, done, jobs, make_site, opened, same
 
 from potluck.core.client import Site
@@ -60,9 +59,7 @@ def test_every_engine_fails_in_the_same_words(local: Local, where: str, size: in
     assert all(same(one.payload, other.payload) for one, other in zip(serial, ours, strict=True))
 
 
-@pytest.mark.parametrize(
-    "size", [1, pytest.param(4, marks=not_yet("train_stacked lets nothing but an UpdateError be one client's"))]
-)
+@pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("where", OF_ONE)
 def test_a_client_that_fails_takes_nobody_along(engine: Engine, where: str, size: int) -> None:
     updates = trained(engine, buggy_site(where), size)
@@ -118,7 +115,6 @@ def test_an_answer_that_cannot_be_sent_is_a_failure(engine: Engine, answer: obje
     assert store.kept == {}
 
 
-@not_yet("works.answer unpacks a client's answer outside of what it guards, and of what reason_of explains")
 @pytest.mark.parametrize("answer", [None, {"w": torch.ones(2)}, (1, 2, 3)])
 def test_an_answer_of_another_shape_is_a_failure_too(engine: Engine, answer: object) -> None:
     site = make_site(Remembering(), works={"own": returning(answer)})
@@ -126,7 +122,6 @@ def test_an_answer_of_another_shape_is_a_failure_too(engine: Engine, answer: obj
     assert all(update.failure for update in done(engine, "own", jobs(site, clients()[:2])))
 
 
-@not_yet("works.answer unpacks what collect gives outside of what it guards; of a stack's last client it says nothing")
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("who", [0, 6])
 def test_a_collect_that_forgets_what_stays_is_a_failure_of_its_client(engine: Engine, who: int, size: int) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from known import not_yet, not_yet_in_serial
 from odd import like, oddities, oddly_laid, place_of, plain_place
 from torch import nn
 from toys import INPUTS, WIDE, Remembering, bundles, clients, make_site, open_with, opened, same
@@ -112,7 +111,6 @@ def test_what_stays_on_a_client_is_laid_out_plainly(engine: Engine, store: Store
         assert same(kept, oddly_laid(update.client.id))
 
 
-@not_yet_in_serial("Serial hands on what a store gives as it is")
 def test_any_store_will_do(engine: Engine) -> None:
     """Also one that does not lay out plainly what it gives back."""
 
@@ -238,7 +236,7 @@ def both(local: Local, site: Site, work: str) -> list[Tensors]:
     return answers
 
 
-@pytest.mark.parametrize("odd", [False, pytest.param(True, marks=not_yet("the luggage forgets strides"))])
+@pytest.mark.parametrize("odd", [False, True])
 def test_a_clients_examples_are_laid_out_alike(local: Local, odd: bool) -> None:
     site = make_site(Remembering(), works={"look": where_batches_lie})
     assert isinstance(site.holder, Pool)
@@ -248,7 +246,7 @@ def test_a_clients_examples_are_laid_out_alike(local: Local, odd: bool) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    [torch.contiguous_format, pytest.param(torch.channels_last, marks=not_yet("the luggage forgets strides"))],
+    [torch.contiguous_format, torch.channels_last],
 )
 def test_ready_made_networks_are_laid_out_alike(local: Local, form: torch.memory_format) -> None:
     net = nn.Sequential(nn.Conv2d(64, 64, 3), nn.Flatten(), nn.Linear(64, 3)).to(memory_format=form)

@@ -10,7 +10,6 @@ import pytest
 import torch
 from chores import pieces
 from crew import crew
-from known import not_yet, not_yet_in_serial
 from odd import oddities, oddly_laid, plain_place
 from processes import alive
 from toys import WIDE, Remembering, clients, done, jobs, make_desk, make_site, opened, same
@@ -134,7 +133,6 @@ def test_a_piece_may_come_to_nothing(engine: Engine) -> None:
     assert all_same(shared(engine, chores.answer_empty), [{"nothing": torch.empty(0, 3)}] * PIECES)
 
 
-@not_yet("Slot.lend asserts that there is memory, but tensors without a scalar need none")
 def test_a_first_piece_may_come_to_nothing(lone: Local) -> None:
     """When nothing has passed through its memory yet."""
     assert all_same(shared(lone, chores.answer_empty, pieces(2, {})), [{"nothing": torch.empty(0, 3)}] * 2)
@@ -162,7 +160,6 @@ def goes_on(engine: Engine) -> bool:
     )
 
 
-@not_yet_in_serial("Serial.share does not say whose work broke down")
 def test_a_chore_that_breaks_down_is_named_as_the_servers_own_work(engine: Engine) -> None:
     kind, message = breakdown(engine, chores.break_down)
     assert kind is RuntimeError

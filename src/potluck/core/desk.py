@@ -46,6 +46,11 @@ class Piece:
     payload: Tensors
 
 
+def whose(piece: Piece) -> str:
+    """What a piece is called when it goes wrong."""
+    return f"the server's own work for level '{piece.level.name}'"
+
+
 Chore = Callable[[Desk, Piece], Tensors]
 """What is done with a piece; a module-level function."""
 

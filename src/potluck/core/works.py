@@ -53,6 +53,8 @@ def answer(job: Job, result: tuple[Tensors, Tensors] | UpdateError, seconds: flo
     try:
         if isinstance(result, UpdateError):
             raise result
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise UpdateError(f"it answers with a {type(result).__name__}, but it should be (what is sent, what stays)")
         sent, kept = result
         require_tensors(sent)
         require_tensors(kept)

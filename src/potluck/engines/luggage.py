@@ -26,7 +26,7 @@ class Packer(cloudpickle.Pickler):  # type: ignore[misc]
     def persistent_id(self, obj: object) -> Layout | None:
         if type(obj) is not torch.Tensor or obj.requires_grad or obj.device.type != "cpu":
             return None
-        if obj.numel() * obj.element_size() < LARGE:
+        if obj.numel() * obj.element_size() < LARGE or not obj.is_contiguous():  # shared memory forgets strides
             return None
         layout, self.end = self.slot.write({"": obj}, self.end)
         return layout

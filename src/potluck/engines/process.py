@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from potluck.core.blame import described
-from potluck.core.desk import Chore, Piece
+from potluck.core.desk import Chore, Piece, whose
 from potluck.core.types import Job
 from potluck.engines.slot import Slot
 
@@ -49,7 +49,7 @@ class Assigned:
         """Whose work this is."""
         first, *others = self.parts
         if isinstance(first, Piece):
-            return f"the server's own work for level '{first.level.name}'"
+            return whose(first)
         return described(first) + (f" and {len(others)} more" if others else "")
 
 

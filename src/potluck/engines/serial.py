@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from potluck.core.client import Site
 from potluck.core.clock import Clock
-from potluck.core.desk import Chore, Desk, Piece
+from potluck.core.desk import Chore, Desk, Piece, whose
+from potluck.core.errors import PotluckError
 from potluck.core.store import Store
 from potluck.core.tensors import copied, laid_out
 from potluck.core.threads import one_thread
@@ -32,7 +33,8 @@ class Serial:
         with self.clock.spent("training"), one_thread():
             jobs = [replace(job, payload=laid_out(job.payload)) for job in bundle]
             updates = []
-            for update, stays in perform(self.site, jobs, [self.store.get(job.client.id) for job in jobs]):
+            kept = [laid_out(self.store.get(job.client.id)) for job in jobs]
+            for update, stays in perform(self.site, jobs, kept):
                 if stays:
                     self.store.put(update.client.id, copied(stays))
                 updates.append(replace(update, payload=copied(update.payload)))
@@ -40,8 +42,13 @@ class Serial:
 
     def share(self, chore: Chore, pieces: Iterable[Piece]) -> Iterator[Tensors]:
         for piece in pieces:
-            with one_thread():
-                found = copied(chore(self.desk, replace(piece, payload=laid_out(piece.payload))))
+            try:
+                with one_thread():
+                    found = copied(chore(self.desk, replace(piece, payload=laid_out(piece.payload))))
+            except PotluckError:
+                raise
+            except Exception as error:
+                raise RuntimeError(f"{whose(piece)} broke down: {type(error).__name__}: {error}") from error
             yield found
 
     def close(self) -> None:

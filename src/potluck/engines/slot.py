@@ -67,8 +67,8 @@ class Slot:
 
     def lend(self, layout: Layout) -> Tensors:
         """The tensors that lie in the slot, not copied; the slot counts as lent until the last of them is gone."""
-        if not layout:
-            return {}
+        if not end_of(layout):  # nothing, or tensors without a scalar
+            return self.views(layout)
         self.reach(end_of(layout))
         assert self.memory is not None
         borrowed = (ctypes.c_ubyte * len(self.memory)).from_buffer(self.memory)
