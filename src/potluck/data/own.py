@@ -106,7 +106,7 @@ def checked(inputs: Tensor, targets: Tensor, what: str) -> Arrays:
         return Arrays(inputs.contiguous(), targets.long(), prepare=Scale())
     if not inputs.is_floating_point():
         return Arrays(inputs.long(), targets.long())
-    inputs = inputs.float()
+    inputs = inputs.float().contiguous()
     if not torch.isfinite(inputs).all():
         first = int((~torch.isfinite(inputs)).reshape(len(inputs), -1).any(1).nonzero()[0])
         raise DataError(f"{what}: input {first} has values that are not finite; remove it, or replace them")

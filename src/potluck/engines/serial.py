@@ -33,7 +33,7 @@ class Serial:
         with self.clock.spent("training"), one_thread():
             jobs = [replace(job, payload=laid_out(job.payload)) for job in bundle]
             updates = []
-            kept = [laid_out(self.store.get(job.client.id)) for job in jobs]
+            kept = [copied(self.store.get(job.client.id)) for job in jobs]
             for update, stays in perform(self.site, jobs, kept):
                 if stays:
                     self.store.put(update.client.id, copied(stays))
