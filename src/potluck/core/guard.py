@@ -41,19 +41,19 @@ class Guard:
             raise UpdateError(misdirected(update, job))
         if not fits(update.payload, form):
             raise UpdateError(misfit(update.payload, form))
-        size, ones = norm(update.payload), math.sqrt(sum(spec.shape.numel() for spec in form.values()))
-        if not size <= min(self.bound * ones, LARGEST):
-            self.check_size(update.payload, size, max(norm(job.payload), ones))
+        size = norm(update.payload)
+        if not size <= min(self.bound, LARGEST):  # √n is at least 1: nearly always, this is all there is to do
+            self.check_size(update.payload, size, job.payload)
 
-    def check_size(self, sent: Mapping[str, Tensor], size: float, usual: float) -> None:
+    def check_size(self, sent: Mapping[str, Tensor], size: float, issued: Mapping[str, Tensor]) -> None:
         """‖sent‖ ≤ bound · max(‖issued‖, √n), over all n scalars; what is not finite has no norm.
 
-        √n is the norm of n ones: it lets an update grow from a start at zero. It is also known at once, so what was
-        issued is only measured where that decides.
+        √n is the norm of n ones: it lets an update grow from a start at zero.
         """
         for name, tensor in sent.items():
             if not is_finite(tensor):
                 raise UpdateError(f"'{name}' has values that are not finite")
+        usual = max(norm(issued), math.sqrt(sum(tensor.numel() for tensor in sent.values())))
         if size > self.bound * usual:
             raise UpdateError(f"its norm is {size:.3g}, but it may be {self.bound * usual:.3g} at most (guard.bound)")
 
@@ -126,11 +126,11 @@ def norm(tensors: Mapping[str, Tensor]) -> float:
     """The L2 norm over all scalars; infinite or not a number where one of them is."""
     total = 0.0
     for tensor in tensors.values():
-        flat = tensor.detach().reshape(-1)
-        quick = float(flat.dot(flat)) if flat.dtype is torch.float32 else math.inf
-        total += (
-            quick if math.isfinite(quick) else float(in_double(flat).square().sum())
-        )  # squares may overflow float32
+        flat = tensor.reshape(-1)
+        square = flat.dot(flat).item() if flat.dtype is torch.float32 else math.inf
+        if not math.isfinite(square):  # squares may overflow float32
+            square = in_double(flat).square().sum().item()
+        total += square
     return math.sqrt(total)
 
 
