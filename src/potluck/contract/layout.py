@@ -1,4 +1,9 @@
-"""The check that how tensors lie in memory does not show."""
+"""The check that how tensors lie in memory does not show.
+
+A method may send views, transposed or cut, of whatever it has. An engine lays them out plainly before a client sees
+them, since kernels that add in another order for other strides would give other bits. So what can fail here is a method
+that answers the same job in two ways, or an engine that hands tensors on as they lie.
+"""
 
 from __future__ import annotations
 

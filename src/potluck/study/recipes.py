@@ -190,8 +190,10 @@ def digest_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
 def fingerprint(examples: Examples) -> str:
     """What tells these public examples from others: how many there are, and a digest of some of them."""
     some = torch.arange(min(SAMPLED, len(examples))) * len(examples) // min(SAMPLED, len(examples))
-    inputs, _ = examples.take(some)
-    return f"{len(examples)} {hashlib.sha256(raw_bytes(inputs)).hexdigest()}"
+    digest = hashlib.sha256()
+    for tensor in examples.take(some):
+        digest.update(raw_bytes(tensor))
+    return f"{len(examples)} {digest.hexdigest()}"
 
 
 def recipe_table(recipe: Recipe) -> Table:
