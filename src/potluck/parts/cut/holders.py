@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, chain
 
@@ -18,7 +18,8 @@ from potluck.parts.cut.kept import Cut, Kept
 Edges = tuple[int, ...]
 """Where the intervals of a dimension begin, and where the last one ends."""
 
-REMEMBERED = 128
+REMEMBERED = 1024  # grids; cohorts resemble each other from round to round
+MOST_SCALARS = 1 << 24  # of the ratios that are remembered with them, 64 MiB
 MANY = 8  # bands of rows; if there are more, all are gathered at once
 
 
@@ -45,9 +46,12 @@ class Holders:
         """Nobody holds anything: the grid has one cell."""
         return cls(tuple((0, size) for size in shape), np.zeros([1] * len(shape)))
 
-    @lru_cache(REMEMBERED)  # noqa: B019 - a bounded number of small grids, as cohorts resemble each other
     def join(self, cut: Cut, weight: float, dtype: torch.dtype) -> tuple[Holders, list[Band]]:
         """One more holder, and its share in the weight of what it holds."""
+        return JOINED.found((self, cut, weight, dtype))
+
+    def joined(self, cut: Cut, weight: float, dtype: torch.dtype) -> tuple[Holders, list[Band]]:
+        """The same, worked out."""
         if self.weight.size == 1 and all(kept.whole for kept in cut):
             both = self.weight + weight
             return Holders(self.edges, both), [Band(slice(None), slice(None), weight / both.item(), False)]
@@ -68,6 +72,36 @@ class Holders:
                 return joined, [Band(cut[0].indices, slice(None), share, False)]
             return joined, [Band(*rows, share, False) for rows in rows_of(cut[0].runs)]
         return joined, bands(ratio, tuple(edges), cells, cut, dtype)
+
+
+Question = tuple[Holders, Cut, float, torch.dtype]
+
+
+@dataclass
+class Joins:
+    """How holders joined, the newest of it; bounded by number and by memory."""
+
+    known: dict[Question, tuple[Holders, list[Band]]] = field(default_factory=dict)
+    scalars: int = 0
+
+    def found(self, question: Question) -> tuple[Holders, list[Band]]:
+        """The answer, known or worked out."""
+        answer = self.known.get(question)
+        if answer is None:
+            holders, cut, weight, dtype = question
+            answer = self.known[question] = holders.joined(cut, weight, dtype)
+            self.scalars += scalars_of(answer[1])
+            while len(self.known) > REMEMBERED or (self.scalars > MOST_SCALARS and len(self.known) > 1):
+                self.scalars -= scalars_of(self.known.pop(next(iter(self.known)))[1])
+        return answer
+
+
+JOINED = Joins()
+
+
+def scalars_of(bands: Sequence[Band]) -> int:
+    """How many ratios there are."""
+    return sum(band.ratio.numel() for band in bands if isinstance(band.ratio, Tensor))
 
 
 def bands(
