@@ -98,6 +98,26 @@ def test_flanc_resnet_initialises_convolutions_by_fan_out() -> None:
     assert weight.std().item() == pytest.approx((2 / (9 * 256)) ** 0.5, rel=0.02)
 
 
+@pytest.mark.parametrize("build", [resnet18, resnet34])
+def test_resnets_start_as_fedhms_authors_draw_them(build) -> None:
+    torch.manual_seed(0)
+    # what the authors' networks were measured to have; PyTorch's own start has 0.0085 and 0.0255
+    expected = {"kaiming": (0.0208, 0.0635), "torch": (0.0085, 0.0255)}
+    for start, (convolution, classifier) in expected.items():
+        net = build(start=start, classes=10)
+        assert net.layer4[1].conv1.weight.std().item() == pytest.approx(convolution, rel=0.02)
+        assert net.head.weight.std().item() == pytest.approx(classifier, rel=0.05)
+    default, asked = (seeded_weights(build, **options) for options in ({}, {"start": "kaiming"}))
+    assert all(torch.equal(default[name], asked[name]) for name in default)
+    with pytest.raises(ModelError, match="start is 'zero', but it should be one of kaiming, torch"):
+        build(0.125, start="zero")
+
+
+def seeded_weights(build, **options) -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    return build(0.125, **options).state_dict()
+
+
 def test_lg_networks_give_logits() -> None:
     torch.manual_seed(0)
     for net, shape in ((lg_mlp(), (1, 28, 28)), (lg_cnn(), (3, 32, 32))):

@@ -15,6 +15,8 @@ Departures:
   last one to be trained as a whole. The paper only evaluates the global network.
 - Batch-norm statistics are measured by the clients, as in HeteroFL; the authors' code uses those of
   the test batch.
+- Every scalar is the plain mean over its holders. In the authors' code norms, biases and the head are weighted by
+  a count of updates that goes on from client to client within a round, so that later clients weigh more.
 - In a dimension made of several parts (heads, gates) the window rolls inside each part.
 - `per_size = "norms"` is not FedRolex's but NeFL's idea: each size has its own normalisation layers.
 """

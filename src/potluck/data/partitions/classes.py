@@ -2,6 +2,8 @@
 
 All classes have equally many holders, or one more where `clients x k` does not divide; every
 class is split evenly among its holders; every example is used.
+
+Departure: in FLANC's code a client can draw a class twice, so that a few clients have k - 1.
 """
 
 from __future__ import annotations

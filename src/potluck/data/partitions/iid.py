@@ -2,6 +2,7 @@
 
 Departure: HeteroFL gives every client floor(N / clients) examples and never uses the rest;
 here the rest is spread, one example each, over the first clients.
+FLANC's code gives every client exactly as many examples of each class: that is `classes` with k at their number.
 """
 
 from __future__ import annotations
