@@ -15,6 +15,8 @@ from potluck.core.fit import fit, plain_loss
 from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods.flanc import FLANC, composed_loss
+from potluck.models.flanc import flanc_resnet18
+from potluck.parts.compose.banks import declared_start
 from potluck.parts.compose.layers import compose, orthogonality
 from potluck.parts.shrink.shrinkable import Shrinkable
 
@@ -88,6 +90,39 @@ def test_it_starts_orthogonal_and_from_the_seed_alone() -> None:
     bell = FLANC(coefficients="normal").init(context())["1.0/conv.coefficients"]
     assert float(bell.std()) == pytest.approx((2 / 16) ** 0.5, rel=0.15)
     assert torch.equal(state["1.0/stem.weight"], context().build(WIDE).stem.weight)  # type: ignore[union-attr,arg-type]
+
+
+def test_coefficients_start_as_the_network_says_unless_the_user_does() -> None:
+    def bell(width: float) -> nn.Module:
+        net = Tiny(width)
+        net.neural_coefficients = "normal"  # type: ignore[assignment]
+        return net
+
+    ctx = replace(context(), task=replace(context().task, model=ByWidth(bell)))
+    asked = {start: FLANC(coefficients=start).init(context()) for start in ("uniform", "normal")}  # type: ignore[arg-type]
+    for found, expected in (
+        (FLANC().init(ctx), asked["normal"]),
+        (FLANC(coefficients="uniform").init(ctx), asked["uniform"]),
+        (FLANC().init(context()), asked["uniform"]),
+    ):
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_coefficients_of_the_papers_resnet_start_as_its_authors_draw_them() -> None:
+    levels = (WIDE, HALF)
+    shape = (torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.long))
+    task = Task(ByWidth(flanc_resnet18), levels, 10, heads(levels, HEAD), shape)
+    state = FLANC().init(Context(task, 0, seed=1))
+    for ratio, outputs in ((1.0, 512), (0.5, 256)):
+        drawn = state[f"{ratio}/layer4.1.conv2.coefficients"]
+        assert float(drawn.std()) == pytest.approx((2 / outputs) ** 0.5, rel=0.02)  # the authors' N(0, 2/T)
+
+
+def test_a_start_that_does_not_exist_is_refused() -> None:
+    net = Tiny(1.0)
+    net.neural_coefficients = "zero"  # type: ignore[assignment]
+    with pytest.raises(ModelError, match="neural_coefficients is 'zero', but it should be one of uniform, normal"):
+        declared_start(net)
 
 
 def test_layers_of_one_shape_start_from_bases_of_their_own() -> None:

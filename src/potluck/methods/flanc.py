@@ -15,6 +15,8 @@ Departures:
 - R2 is at most R1 k², since no more pieces can be orthogonal. Matrices reach that, kernels hardly.
 - In a recurrent layer R2 is a share of the hidden width, not of all gates together.
 - The two bases of a residual block are drawn separately; the code draws them as halves of one matrix.
+- Every width's network is built from one seed, so a layer that is the same at every width (the stem of the paper's
+  networks) starts from the same weights at each; in the code every width draws its own.
 - A layer is computed in the form that takes fewer operations; the code always works in groups.
 """
 
@@ -39,7 +41,7 @@ from potluck.core.tensors import load, state_of
 from potluck.core.threads import one_thread
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Ratio, Tensors
 from potluck.parts.compose import layers as parts
-from potluck.parts.compose.banks import FULL, Settings, find_banks, outputs_of
+from potluck.parts.compose.banks import FULL, Settings, declared_start, find_banks, outputs_of
 from potluck.parts.compose.layers import Bank
 from potluck.parts.compose.pictures import basis_panels
 from potluck.parts.width.per_size import owned
@@ -56,7 +58,7 @@ class FLANC(Method):
     basis_count: Ratio = 0.25  # R2 as a share of its outputs at width 1
     orthogonality: Annotated[float, Ge(0)] = 10.0  # λ
     norm_of: parts.NormOf = "mean"  # over the entries of V Vᵀ - I; "sum" is the paper's eq. 3
-    coefficients: parts.Start = "uniform"  # how they start: as in the authors' CNN, or "normal" as in their ResNet
+    coefficients: parts.Start | None = None  # how they start; as the network says, or "uniform", if not given
     form: Literal["auto", "compose", "grouped"] = "auto"  # how a layer is computed; auto: in fewer operations
     compose: tuple[str, ...] = ()  # layers or blocks to compose though they usually are not
     whole: tuple[str, ...] = ()  # layers or blocks not to compose
@@ -69,6 +71,7 @@ class FLANC(Method):
 
     def init(self, ctx: Context) -> Tensors:
         state: Tensors = {}
+        start = self.coefficients or declared_start(ctx.build(FULL))
         for level in ctx.task.levels:
             state |= self.wired(parts.compose_layers(ctx.build(level), self.banks(ctx)), level, ctx)
         for bank in self.banks(ctx):
@@ -76,7 +79,7 @@ class FLANC(Method):
                 state[shared(bank)] = parts.start_basis(state[shared(bank)])
             for level in ctx.task.levels:
                 with seeded(ctx.seed, "coefficients", bank.layer, level.ratio):
-                    state[own(bank, level)] = parts.start_coefficients(state[own(bank, level)], self.coefficients)
+                    state[own(bank, level)] = parts.start_coefficients(state[own(bank, level)], start)
         return state
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:

@@ -58,4 +58,5 @@ def flanc_resnet18(
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     net.neural_basis = SHARED_BASES
+    net.neural_coefficients = "normal"
     return net

@@ -1,8 +1,8 @@
 """Which layers are composed, and how large their bases are: R1 inputs wide, R2 pieces.
 
 Both are shares of the layer's width in the network of ratio 1, unless the network has an attribute
-`neural_basis`, from layers to (R1, R2). A layer is called like its module. Each matrix of a recurrent
-layer counts as a layer, called like the parameter.
+`neural_basis`, from layers to (R1, R2). Its attribute `neural_coefficients` says how coefficients start. A
+layer is called like its module. Each matrix of a recurrent layer counts as a layer, called like the parameter.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
@@ -20,7 +21,7 @@ from potluck.core.names import own_name
 from potluck.core.observe import Given
 from potluck.core.plug import unknown
 from potluck.core.types import Context, Level
-from potluck.parts.compose.layers import CONVOLUTIONS, Bank
+from potluck.parts.compose.layers import CONVOLUTIONS, Bank, Start
 from potluck.parts.head import run_once
 from potluck.parts.match import check_names, setting_for
 
@@ -193,6 +194,16 @@ def declared_in(net: nn.Module) -> dict[str, tuple[int, int]]:
         if len(sizes) != 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
             raise ModelError(f"the network's neural_basis has {sizes} for '{layer}': it should be (R1, R2), from 1 up")
     return dict(declared)
+
+
+def declared_start(net: nn.Module) -> Start:
+    """How the network asks coefficients to start; like PyTorch's 1x1 convolution if it does not."""
+    declared: Start = getattr(net, "neural_coefficients", "uniform")
+    if declared not in get_args(Start):
+        raise ModelError(
+            f"the network's neural_coefficients is {declared!r}, but it should be one of {', '.join(get_args(Start))}"
+        )
+    return declared
 
 
 def outputs_of(net: nn.Module, example: Tensor) -> dict[str, int]:
