@@ -17,6 +17,10 @@ class ModelError(PotluckError):
     """A network does not fit the task, or a level of it cannot be built."""
 
 
+class EngineError(PotluckError):
+    """This machine does not give an engine what it needs: memory, file handles, processes."""
+
+
 class RunError(PotluckError):
     """A run directory or one of its files cannot be used."""
 

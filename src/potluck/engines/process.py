@@ -7,14 +7,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from potluck.core.blame import described
 from potluck.core.desk import Chore, Piece, whose
+from potluck.core.errors import EngineError
 from potluck.core.types import Job
-from potluck.engines.slot import Slot
+from potluck.engines.slot import Slot, wanting
 
 SLOTS = 4
 QUEUED = 2  # orders a worker has at a time: its next job is there when it finishes one
@@ -26,6 +28,21 @@ KEEP_MEMORY = ":".join(  # what a worker frees it needs again in the next step: 
         f"glibc.malloc.top_pad={1 << 24}",
     )
 )
+PROGRAM = """\
+import os, sys, threading
+
+lifeline = int(sys.argv.pop(1))
+
+def leave_with_parent():
+    os.read(lifeline, 1)  # nothing is ever written: it returns when the parent's end closes
+    os._exit(1)  # even in the middle of a job
+
+threading.Thread(target=leave_with_parent, daemon=True).start()  # before PyTorch is imported, which takes seconds
+
+from potluck.engines.worker import main
+
+main()
+"""
 
 
 Load = Sequence[Job] | tuple[Chore, Piece]
@@ -88,25 +105,38 @@ def start_worker(luggage: Slot, board: Slot) -> Worker:
     It is a fresh interpreter, not a fork: forking a process in which PyTorch has computed is not
     safe. And it does not import the user's script again, so that needs no `__main__` guard.
     """
-    ours, theirs = socket.socketpair()
-    life_read, life_write = os.pipe()
-    slots = [Slot.create() for _ in range(SLOTS)]
-    handles = [theirs.fileno(), life_read, luggage.handle, board.handle, *(slot.handle for slot in slots)]
-    environment = {
+    with ExitStack() as theirs, ExitStack() as ours:  # what each side needs; ours is closed only if nothing comes of it
+        try:
+            our_end, their_end = socket.socketpair()
+            ours.callback(our_end.close)
+            theirs.callback(their_end.close)
+            watched, lifeline = os.pipe()
+            ours.callback(os.close, lifeline)
+            theirs.callback(os.close, watched)
+            slots: list[Slot] = []
+            while len(slots) < SLOTS:
+                slots.append(Slot.create())
+                ours.callback(slots[-1].close)
+            handles = [watched, their_end.fileno(), luggage.handle, board.handle, *(slot.handle for slot in slots)]
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, *map(str, handles)],
+                pass_fds=handles,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C goes to the parent alone
+            )
+        except OSError as error:
+            raise EngineError(f"no worker process can be started: {wanting(error)}") from error
+        ours.pop_all()
+        return Worker(process, Connection(our_end.detach()), lifeline, slots)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a worker: this process's, with one thread, and with all that can be imported here."""
+    return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", KEEP_MEMORY),
         "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
     }
-    command = [sys.executable, "-c", "from potluck.engines.worker import main; main()", *map(str, handles)]
-    process = subprocess.Popen(
-        command,
-        pass_fds=handles,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        process_group=0,  # Ctrl-C goes to the parent alone
-    )
-    theirs.close()
-    os.close(life_read)
-    return Worker(process, Connection(ours.detach()), life_write, slots)

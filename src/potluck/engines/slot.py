@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import tempfile
 import weakref
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from potluck.core.errors import EngineError
 from potluck.core.types import Tensors
 
 Layout = list[tuple[str, str, tuple[int, ...], int]]
 """(name, type, shape, offset) of every tensor in a slot."""
 
 ALIGNMENT = 64
-IN_MEMORY = Path("/dev/shm")  # where the system keeps files in memory, if it does
+TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Slot:
@@ -29,22 +30,40 @@ class Slot:
         self.handle = handle
         self.memory: mmap.mmap | None = None
         self.bytes = torch.empty(0, dtype=torch.uint8)
+        self.reserved = 0  # bytes from the start that this side has made sure of
         self.lent = 0
 
     @staticmethod
     def create() -> Slot:
         """A new slot; a child process that inherits the handle sees the same memory."""
-        with tempfile.TemporaryFile(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as file:
-            return Slot(os.dup(file.fileno()))
+        try:
+            return Slot(anonymous_file())
+        except OSError as error:
+            raise EngineError(f"no memory can be shared with worker processes: {wanting(error)}") from error
 
     def reach(self, size: int) -> None:
         """Make at least `size` bytes visible here; either side may be the one to grow the file."""
         if len(self.bytes) >= size:
             return
-        if os.fstat(self.handle).st_size < size:
-            os.ftruncate(self.handle, 2 * size)
-        self.memory = mmap.mmap(self.handle, 0)
+        try:
+            if os.fstat(self.handle).st_size < size:
+                os.ftruncate(self.handle, 2 * size)
+            self.memory = mmap.mmap(self.handle, 0)
+        except OSError as error:
+            raise no_room(size, error) from error
         self.bytes = torch.frombuffer(self.memory, dtype=torch.uint8)
+
+    def reserve(self, size: int) -> None:
+        """Have memory behind the first `size` bytes: writing where there is none ends a process without a word."""
+        if self.reserved >= size:
+            return
+        self.reach(size)
+        try:
+            if hasattr(os, "posix_fallocate"):  # macOS has none
+                os.posix_fallocate(self.handle, self.reserved, size - self.reserved)
+        except OSError as error:
+            raise no_room(size, error) from error
+        self.reserved = size
 
     def write(self, tensors: Mapping[str, Tensor], start: int = 0) -> tuple[Layout, int]:
         """Copy tensors in from `start` on; where each lies, and the first free byte after them."""
@@ -55,7 +74,7 @@ class Slot:
         for name, tensor in tensors.items():
             layout.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), end))
             end += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-        self.reach(end)
+        self.reserve(end)
         for view, tensor in zip(views(self.bytes, layout).values(), tensors.values(), strict=True):
             view.copy_(tensor)
         return layout, end
@@ -83,6 +102,32 @@ class Slot:
     def close(self) -> None:
         """Let go of the memory; tensors still in use keep theirs."""
         os.close(self.handle)
+
+
+def anonymous_file() -> int:
+    """The handle of a file without a name: in memory, or on disk where the system has no such files or forbids them.
+
+    Not a file in /dev/shm: containers often have 64 MB there, or cannot write to it.
+    """
+    if hasattr(os, "memfd_create"):
+        try:
+            return os.memfd_create("potluck")
+        except OSError as error:
+            if error.errno in TOO_MANY_FILES:
+                raise
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def no_room(size: int, error: OSError) -> EngineError:
+    """The complaint that a slot cannot grow."""
+    return EngineError(f"no {size:,} bytes of memory can be shared with worker processes: {wanting(error)}")
+
+
+def wanting(error: OSError) -> str:
+    """What the system says, and what to do about it."""
+    first = "raise that limit (ulimit -n)" if error.errno in TOO_MANY_FILES else "free some"
+    return f'{error.strerror or error}; {first}, use fewer workers (engine.workers), or none (engine.name = "serial")'
 
 
 def end_of(layout: Layout) -> int:

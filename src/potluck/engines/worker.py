@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -114,19 +112,12 @@ class Bench:
         return (self.board if place.on_board else self.slot).views(place.layout)
 
 
-def leave_with(lifeline: int) -> None:
-    """End this process as soon as the parent is gone, even in the middle of a job."""
-    os.read(lifeline, 1)  # nothing is ever written: it returns when the parent's end closes
-    os._exit(1)
-
-
 def main() -> None:
-    """Serve orders; the arguments are the handles of the pipe, the lifeline, the luggage, the board and the slots."""
+    """Serve orders; the arguments are the handles that `start_worker` lists."""
     handles = [int(argument) for argument in sys.argv[1:]]
     torch.set_num_threads(1)
-    pipe, lifeline = Connection(handles[0]), handles[1]
-    luggage, board, *slots = (Slot(handle) for handle in handles[2:])
-    threading.Thread(target=leave_with, args=[lifeline], daemon=True).start()
+    pipe = Connection(handles[0])
+    luggage, board, *slots = (Slot(handle) for handle in handles[1:])
     place: tuple[Site, Desk] | None = None
     while True:
         try:
