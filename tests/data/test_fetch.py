@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import struct
 import tarfile
 import threading
 import zipfile
@@ -28,6 +29,7 @@ class Server(ThreadingHTTPServer):
         self.statuses: list[int] = []
         self.ranges = True
         self.shift = 0
+        self.length = ""  # what is said instead of the length
         self.asked: list[str | None] = []
 
     @property
@@ -57,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         else:
             self.send_response(200)
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_header("Content-Length", self.server.length or str(len(content) - start))
         self.end_headers()
         sent = self.server.cuts.pop(0) if self.server.cuts else len(content)
         self.wfile.write(content[start : start + sent])
@@ -247,3 +249,78 @@ def test_a_damaged_archive_leaves_no_half_file(server, tmp_path):
     with pytest.raises(DataError, match=r"set\.tar\.gz cannot be unpacked"):
         fetch(about(server, path="set.tar.gz", unpack=True), tmp_path)
     assert files(tmp_path) == ["set.tar.gz"]
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "9" * 5000, "²", "1e3"])
+def test_a_length_that_is_no_number_is_told(server, tmp_path, length):
+    server.length = length.encode().decode("latin-1")
+    with pytest.raises(DataError, match=r"set\.bin cannot be had: the server says that '.{1,60}' bytes will come"):
+        fetch(about(server), tmp_path)
+    assert files(tmp_path) == []
+
+
+def zip_of(**members: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def changed(archive: bytes, local: int, central: int, value: int) -> bytes:
+    """A zip archive of one file, with another number at these places of its two headers."""
+    found, directory = bytearray(archive), archive.rindex(b"PK\x01\x02")
+    struct.pack_into("<H", found, local, value)
+    struct.pack_into("<H", found, directory + central, value)
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (changed(zip_of(a=b"A"), 6, 8, 1), "encrypted"),
+        (changed(zip_of(a=b"A"), 8, 10, 99), "compression"),
+        (zip_of(a=b"A", b=bytes(8 << 20)), "it holds more than 64 times its own size"),
+        (zip_of(**{f"empty/{number}": b"" for number in range(3)})[:-30], "not a zip file"),
+        (b"no archive", "not a zip file"),
+    ],
+)
+def test_zip_archives_that_cannot_be_unpacked_leave_nothing(server, tmp_path, content, says):
+    server.content = content
+    with pytest.raises(DataError, match=rf"set\.zip cannot be unpacked: .*{says}"):
+        fetch(about(server, path="set.zip", unpack=True), tmp_path)
+    assert files(tmp_path) == ["set.zip"]
+    assert [path.name for path in tmp_path.iterdir()] == ["set.zip"]
+
+
+def test_tar_archives_of_far_more_than_their_size_leave_nothing(server, tmp_path):
+    server.content = tar_of(**{"a.bin": b"A", "b.bin": bytes(8 << 20)})
+    with pytest.raises(DataError, match=r"set\.tar\.gz cannot be unpacked: .*holds more than 64 times its own size"):
+        fetch(about(server, path="set.tar.gz", unpack=True), tmp_path)
+    assert files(tmp_path) == ["set.tar.gz"]
+
+
+@pytest.mark.parametrize("checksum", [None, ""])
+def test_a_folder_where_the_file_should_be_is_named(server, tmp_path, checksum):
+    (tmp_path / "sub" / "set.bin").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"cannot read .*set\.bin: it is not a file, but a folder"):
+        fetch(about(server, checksum), tmp_path)
+    assert files(tmp_path) == []
+
+
+def test_a_file_where_a_folder_is_unpacked_is_named_and_nothing_is_moved(server, tmp_path):
+    (tmp_path / "set").write_text("mine")
+    server.content = tar_of(**{"a.bin": b"A", "set/b.bin": b"B"})
+    with pytest.raises(DataError, match=rf"{tmp_path / 'set'} is a file, but a folder of that name is to be unpacked"):
+        fetch(about(server, path="set.tar.gz", unpack=True), tmp_path)
+    assert files(tmp_path) == ["set", "set.tar.gz"]
+
+
+def test_a_folder_where_a_file_is_unpacked_is_named_and_nothing_is_moved(server, tmp_path):
+    (tmp_path / "z.bin").mkdir()
+    server.content = zip_of(**{"a.bin": b"A", "z.bin": b"B"})
+    with pytest.raises(
+        DataError, match=rf"{tmp_path / 'z.bin'} is a folder, but a file of that name is to be unpacked"
+    ):
+        fetch(about(server, path="set.zip", unpack=True), tmp_path)
+    assert files(tmp_path) == ["set.zip"]

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from potluck.core.errors import DataError
 from potluck.data import sources
@@ -85,3 +87,35 @@ def test_without_pillow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(DataError, match=r"pip install 'potluck\[images\]'"):
         images.decode(tmp_path / "a.png")
+
+
+def other_cache(tree, change):
+    """Load from a cache that has the right key and something else inside."""
+    first = sources.load("tiny-imagenet", tree.parent)
+    with safe_open(tree / CACHE, framework="pt") as cache:
+        metadata, tensors = cache.metadata(), {name: cache.get_tensor(name) for name in cache.keys()}  # noqa: SIM118
+    save_file(change(tensors), tree / CACHE, metadata)
+    return first, sources.load("tiny-imagenet", tree.parent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors: {},
+        lambda tensors: {"train": tensors["train"]},
+        lambda tensors: {**tensors, "more": torch.zeros(1)},
+        lambda tensors: {**tensors, "train": tensors["train"][1:]},
+        lambda tensors: {**tensors, "train": tensors["train"].float()},
+        lambda tensors: {**tensors, "test": tensors["test"][:, :1].contiguous()},
+        lambda tensors: {**tensors, "test": torch.zeros(3, dtype=torch.uint8)},
+    ],
+)
+def test_a_cache_with_other_things_inside_is_not_used(tree, change):
+    first, second = other_cache(tree, change)
+    assert torch.equal(first.train.inputs, second.train.inputs)
+    assert torch.equal(first.test.inputs, second.test.inputs)
+
+
+def test_labels_come_from_the_files_not_from_the_cache(tree):
+    first, second = other_cache(tree, lambda tensors: tensors)
+    assert first.train.targets.tolist() == second.train.targets.tolist() == [0, 0, 1, 1]

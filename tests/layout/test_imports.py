@@ -42,7 +42,7 @@ ONLY_IN = {
     "typer": ["cli"],
     "rich": ["cli"],
     "click": ["cli"],
-    "pickle": ["engines/luggage.py", "data/readers/pickles.py"],
+    "pickle": ["engines/luggage.py"],
     "cloudpickle": ["engines/luggage.py"],
     "marshal": [],
     "shelve": [],

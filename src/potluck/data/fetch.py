@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tarfile
 import time
-import zipfile
-import zlib
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from potluck.core.errors import DataError
 from potluck.data import sources
+from potluck.data.readers.files import open_file
 from potluck.data.sources import About, Download
+from potluck.data.unpack import unpack
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
 
@@ -88,9 +86,9 @@ def receive(url: str, part: Path, name: str, progress: Progress) -> None:
             if done and response.status == 206 and not resumed:
                 part.unlink()
                 raise CutOffError("the server sent another part than the one asked for")
-            length = response.headers.get("Content-Length")
             done = done if resumed else 0
-            total = done + int(length) if length is not None else None
+            length = length_of(response.headers.get("Content-Length"), url)
+            total = done + length if length is not None else None
             with part.open("ab" if resumed else "wb") as file:
                 while block := response.read(BLOCK):
                     file.write(block)
@@ -102,9 +100,20 @@ def receive(url: str, part: Path, name: str, progress: Progress) -> None:
         explain(error, url, part)
     except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
         raise CutOffError(getattr(error, "reason", None) or error) from error
+    except ValueError as error:
+        raise DataError(f"{url} cannot be had: the server's answer makes no sense ({error})") from error
     else:
         if total is not None and done < total:
             raise CutOffError(f"{done} of {total} bytes came")
+
+
+def length_of(told: str | None, url: str) -> int | None:
+    """How many bytes the server says will come; None if it does not say."""
+    if told is None:
+        return None
+    if not (told.strip().isascii() and told.strip().isdigit() and len(told) < 20):
+        raise DataError(f"{url} cannot be had: the server says that {told[:40]!r} bytes will come, which is no number")
+    return int(told)
 
 
 def explain(error: HTTPError, url: str, part: Path) -> None:
@@ -121,28 +130,8 @@ def explain(error: HTTPError, url: str, part: Path) -> None:
 
 def matches(path: Path, checksum: str) -> bool:
     """Whether a file has this checksum ("md5:…", "sha256:…"); any file has an empty one."""
-    if not checksum:
-        return True
     algorithm, _, digits = checksum.partition(":")
-    with path.open("rb") as file:
+    with open_file(path) as file:
+        if not checksum:
+            return True
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest() == digits
-
-
-def unpack(archive: Path) -> None:
-    """Unpack beside the archive: first elsewhere, then file by file into place, so that no half file is ever seen."""
-    with TemporaryDirectory(prefix=".unpacking-", dir=archive.parent) as folder:
-        try:
-            if archive.suffix == ".zip":
-                with zipfile.ZipFile(archive) as packed:
-                    packed.extractall(folder)
-            else:
-                with tarfile.open(archive) as tar:
-                    tar.extractall(folder, filter="data")
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
-            raise DataError(f"{archive} cannot be unpacked: {error}") from error
-        for file in sorted(Path(folder).rglob("*")):
-            place = archive.parent / file.relative_to(folder)
-            if file.is_dir():
-                place.mkdir(exist_ok=True)
-            else:
-                file.replace(place)

@@ -15,7 +15,7 @@ from potluck.data.readers.pickles import Bytes, read_pickle
 PIXELS = 3 * 32 * 32
 
 
-def read_records(content: bytes, path: Path, label_bytes: int, classes: int) -> tuple[Tensor, Tensor]:
+def read_records(content: bytes | bytearray, path: Path, label_bytes: int, classes: int) -> tuple[Tensor, Tensor]:
     """Images (N, 3, 32, 32) and labels of a binary batch; the last label byte before the pixels counts."""
     record = label_bytes + PIXELS
     if not content or len(content) % record:
@@ -24,13 +24,13 @@ def read_records(content: bytes, path: Path, label_bytes: int, classes: int) -> 
     return checked(records[:, label_bytes:], records[:, label_bytes - 1], path, classes)
 
 
-def read_batch(content: bytes, path: Path, key: str, classes: int) -> tuple[Tensor, Tensor]:
+def read_batch(content: bytes | bytearray, path: Path, key: str, classes: int) -> tuple[Tensor, Tensor]:
     """Images (N, 3, 32, 32) and labels of a pickled batch, whose labels are under `key`."""
     batch = read_pickle(content, path)
     pixels, labels = batch.get("data"), batch.get(key)
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != PIXELS:
         raise DataError(f"{path} has no array 'data' of rows of {PIXELS} bytes")
-    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
+    if not isinstance(labels, list) or not all(type(label) is int and abs(label) < 1 << 31 for label in labels):
         raise DataError(f"{path} has no list of whole numbers '{key}'")
     if len(labels) != len(pixels):
         raise DataError(f"{path} holds {len(pixels)} images but {len(labels)} labels")

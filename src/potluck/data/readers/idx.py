@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from potluck.core.errors import DataError
-from potluck.data.readers.files import packed_or_not, read_bytes
+from potluck.data.readers.files import blocks, packed_or_not
 from potluck.data.readers.labels import require_labels
 
 UNSIGNED_BYTE = 8
@@ -18,7 +18,25 @@ UNSIGNED_BYTE = 8
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
     """The array of bytes in an idx file, packed with gzip or not."""
-    content = read_bytes(path)
+    coming = blocks(path)
+    content = bytearray(next(coming, b""))
+    shape = shape_in(content, dimensions, path)
+    start = 4 + 4 * dimensions
+    size = start + math.prod(shape)
+    for block in coming:
+        content += block
+        if len(content) > size:
+            break  # what is too long is not read to its end
+    if len(content) != size:
+        found = f"more than {size}" if len(content) > size else f"{len(content)}"
+        raise DataError(f"{path} is truncated or damaged: {found} bytes, but its header {shape} asks for {size}")
+    if size == start:
+        raise DataError(f"{path} holds no examples")
+    return torch.frombuffer(content, dtype=torch.uint8, offset=start).reshape(shape)
+
+
+def shape_in(content: bytearray, dimensions: int, path: Path) -> tuple[int, ...]:
+    """The sizes that the header of an idx file gives."""
     magic = bytes([0, 0, UNSIGNED_BYTE, dimensions])
     if content[:4] != magic:
         raise DataError(
@@ -28,15 +46,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     start = 4 + 4 * dimensions
     if len(content) < start:
         raise DataError(f"{path} is truncated: {len(content)} bytes, but the header alone takes {start}")
-    shape = struct.unpack(f">{dimensions}I", content[4:start])
-    if len(content) != start + math.prod(shape):
-        raise DataError(
-            f"{path} is truncated or damaged: {len(content)} bytes, but its header {shape} asks for "
-            f"{start + math.prod(shape)}"
-        )
-    if not math.prod(shape):
-        raise DataError(f"{path} holds no examples")
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).reshape(shape)
+    return struct.unpack(f">{dimensions}I", content[4:start])
 
 
 def read_pair(folder: Path, images: str, labels: str, classes: int) -> tuple[Tensor, Tensor]:

@@ -20,9 +20,14 @@ def read_users(folder: Path) -> dict[str, Samples]:
         content = read_json(path)
         try:
             for user, data in content["user_data"].items():  # type: ignore[index]
-                users.setdefault(user, []).extend(zip(data["x"], data["y"], strict=True))
+                samples = list(zip(data["x"], data["y"], strict=True))
+                if not all(isinstance(text, str) for sample in samples for text in sample):
+                    raise TypeError("a window that is no text")
+                users.setdefault(user, []).extend(samples)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise DataError(f"{path} is not what LEAF writes: no matching lists 'x' and 'y' in 'user_data'") from error
+            raise DataError(
+                f"{path} is not what LEAF writes: no matching lists of texts 'x' and 'y' in 'user_data'"
+            ) from error
     return dict(sorted(users.items()))
 
 

@@ -23,7 +23,7 @@ def split_by_role(text: str) -> dict[str, str]:
     """The text of every speaking role, by a name made of play and role, in order of name."""
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if AUTHOR in line]
-    roles: dict[str, str] = {}
+    roles: dict[str, list[str]] = {}
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         title = title_above(lines, start)
         speeches = speeches_of(lines[start + 1 : end], flush=title == FLUSH_PLAY)
@@ -31,8 +31,8 @@ def split_by_role(text: str) -> dict[str, str]:
             for role, spoken in speeches.items():
                 if len(spoken) >= FEWEST_LINES:
                     name = re.sub(r"\W+", "_", f"{title}_{role}".replace(" ", "_"))
-                    roles[name] = roles.get(name, "") + one_line(spoken)
-    return dict(sorted(roles.items()))
+                    roles.setdefault(name, []).append(one_line(spoken))
+    return {name: "".join(texts) for name, texts in sorted(roles.items())}
 
 
 def title_above(lines: list[str], author: int) -> str:

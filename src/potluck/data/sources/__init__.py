@@ -16,7 +16,7 @@ from potluck.data.sources.digits import DIGITS
 from potluck.data.sources.find import locate
 from potluck.data.sources.mnist import FASHION_MNIST, MNIST
 from potluck.data.sources.shakespeare import SHAKESPEARE
-from potluck.data.sources.source import About, Download, Source
+from potluck.data.sources.source import About, Download, Layout, Source
 from potluck.data.sources.survey import Found, survey_of
 from potluck.data.sources.tiny_imagenet import TINY_IMAGENET
 from potluck.data.sources.wikitext2 import WIKITEXT2
@@ -41,7 +41,7 @@ def load(name: str, root: Path | str | None = None, *, recipe: str | None = None
     source = source_of(name)
     chosen = recipe_of(source, recipe)
     layout, place = locate(source, root)
-    dataset = layout.read(place)
+    dataset = read_from(layout, place)
     warn_if_incomplete(dataset, source.about, place)
     if chosen is None or not isinstance(dataset.train, Arrays) or not isinstance(dataset.test, Arrays):
         return dataset
@@ -50,6 +50,16 @@ def load(name: str, root: Path | str | None = None, *, recipe: str | None = None
         train=replace(dataset.train, prepare=chosen.prepare, augment=chosen.augment),
         test=replace(dataset.test, prepare=chosen.prepare),
     )
+
+
+def read_from(layout: Layout, place: Path) -> Dataset:
+    """A data set from its place, if that can be read at all."""
+    try:
+        return layout.read(place)
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or place}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise DataError(f"{place} does not fit in memory") from error
 
 
 def find(name: str, root: Path | str | None = None) -> Path:

@@ -38,7 +38,7 @@ class Version:
     test: dict[str, str]
     archive: str
     archive_checksum: str
-    parse: Callable[[bytes, Path], tuple[Tensor, Tensor]]
+    parse: Callable[[bytes | bytearray, Path], tuple[Tensor, Tensor]]
     classes: int
 
     def layouts(self) -> tuple[Layout, Layout]:

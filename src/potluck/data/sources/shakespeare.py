@@ -37,12 +37,12 @@ CODES[np.frombuffer(LETTERS.encode("latin-1"), np.uint8)] = np.arange(len(LETTER
 
 def encode(text: str, role: str, path: Path) -> Tensor:
     """Every character as its number in `LETTERS`."""
-    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     codes = CODES[np.minimum(points, UNKNOWN)]
-    if strange := np.flatnonzero(codes == UNKNOWN).tolist():
-        raise DataError(
-            f"{path}: role {role} has {text[strange[0]]!r}, which is not one of LEAF's {len(LETTERS)} symbols"
-        )
+    strange = codes == UNKNOWN
+    if strange.any():
+        symbol = text[int(strange.argmax())]
+        raise DataError(f"{path}: role {role[:80]} has {symbol!r}, which is not one of LEAF's {len(LETTERS)} symbols")
     return torch.from_numpy(codes)
 
 
@@ -120,8 +120,10 @@ def leaf_roles(folder: Path) -> Iterator[Role]:
     test_users = read_users(folder / "test")
     for name, samples in read_users(folder / "train").items():
         tested = test_users.get(name, [])
+        if not samples:
+            continue
         if any(len(window) != LENGTH or len(following) != 1 for window, following in samples + tested):
-            raise DataError(f"{folder}: {name} has a window that is not {LENGTH} characters and the next one")
+            raise DataError(f"{folder}: {name[:80]} has a window that is not {LENGTH} characters and the next one")
         train_text, train = join_windows(samples)
         test_text, test = join_windows(tested)
         text = encode(train_text + test_text, name, folder)

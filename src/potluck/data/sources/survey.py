@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from potluck.core.errors import DataError
-from potluck.data.readers.files import packed_or_not, read_bytes
+from potluck.data.readers.files import blocks, packed_or_not
 from potluck.data.sources.find import VARIABLE, data_folder, locate
 from potluck.data.sources.source import About, Layout, Source
 
@@ -28,9 +28,12 @@ class Found:
     detail: str  # which file differs, or how to get what is missing
 
 
-def digest(content: bytes, algorithm: str) -> str:
+def digest(content: Iterable[bytes], algorithm: str) -> str:
     """A checksum as it is written down: algorithm, colon, hexadecimal digits."""
-    return f"{algorithm}:{hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()}"
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    for block in content:
+        found.update(block)
+    return f"{algorithm}:{found.hexdigest()}"
 
 
 def survey_of(sources: Iterable[Source], root: Path | str | None) -> list[Found]:
@@ -55,10 +58,10 @@ def verify(layout: Layout, files: dict[str, Path]) -> tuple[Checksum, str]:
     for name, path in files.items():
         if expected := layout.files[name]:
             try:
-                content = path.read_bytes() if name.endswith(".gz") else read_bytes(path)
+                found = digest(blocks(path, unpack=not name.endswith(".gz")), expected.partition(":")[0])
             except DataError as error:
                 return "differs", str(error)
-            if digest(content, expected.partition(":")[0]) != expected:
+            if found != expected:
                 return "differs", f"{path} is not the published file"
     if all(layout.files.values()):
         return "verified", ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,7 +21,7 @@ from potluck.core.errors import DataError
 from potluck.data.dataset import Dataset
 from potluck.data.preprocess import CropFlip, Normalise, Recipe
 from potluck.data.readers.files import read_text
-from potluck.data.readers.images import images_in, stack_files
+from potluck.data.readers.images import MOST_PIXELS, images_in, stack_files
 from potluck.data.sources.source import About, Download, Layout, Source
 
 CACHE = "potluck-decoded.safetensors"
@@ -35,16 +36,26 @@ def read(folder: Path) -> Dataset:
         raise DataError(f"{folder / 'train'} has no class folders")
     train, test = training_files(folder, classes), validation_files(folder, classes)
     names = "\n".join(f"{path.relative_to(folder)} {label}" for path, label in train + test)
-    key = hashlib.sha256(names.encode()).hexdigest()
-    tensors = read_cache(folder / CACHE, key)
-    if tensors is None:
-        tensors = {**decoded("train", train), **decoded("test", test)}
-        write_cache(folder / CACHE, tensors, key)
+    key = hashlib.sha256(os.fsencode(names)).hexdigest()
+    images = read_cache(folder / CACHE, key, {"train": len(train), "test": len(test)})
+    if images is None:
+        images = {part: stack_files(paths_of(files), colour=True) for part, files in (("train", train), ("test", test))}
+        write_cache(folder / CACHE, images, key)
     return Dataset(
-        train=Arrays(tensors["train_images"], tensors["train_labels"]),
-        test=Arrays(tensors["test_images"], tensors["test_labels"]),
+        train=Arrays(images["train"], labels_of(train)),
+        test=Arrays(images["test"], labels_of(test)),
         classes=len(classes),
     )
+
+
+def paths_of(files: Labelled) -> list[Path]:
+    """The files without their labels."""
+    return [path for path, _ in files]
+
+
+def labels_of(files: Labelled) -> Tensor:
+    """The labels without their files."""
+    return torch.tensor([label for _, label in files])
 
 
 def training_files(folder: Path, classes: list[str]) -> Labelled:
@@ -71,42 +82,49 @@ def validation_files(folder: Path, classes: list[str]) -> Labelled:
     for line in read_text(annotations).splitlines():
         name, _, rest = line.partition("\t")
         wordnet = rest.partition("\t")[0]
+        if name in ("", ".", "..") or Path(name).name != name or "\0" in name:
+            raise DataError(f"{annotations} has a line that does not begin with the name of a file: {line[:80]!r}")
         if wordnet not in labels:
-            raise DataError(f"{annotations} gives {name} the class '{wordnet}', which train does not have")
+            raise DataError(f"{annotations} gives {name[:80]} the class '{wordnet[:80]}', which train does not have")
         files.append((folder / "val" / "images" / name, labels[wordnet]))
     if not files:
         raise DataError(f"{annotations} is empty")
     return files
 
 
-def decoded(part: str, files: Labelled) -> dict[str, Tensor]:
-    """Images and labels by the names they have in the cache."""
-    return {
-        f"{part}_images": stack_files([path for path, _ in files], colour=True),
-        f"{part}_labels": torch.tensor([label for _, label in files]),
-    }
-
-
-def read_cache(path: Path, key: str) -> dict[str, Tensor] | None:
+def read_cache(path: Path, key: str, counts: dict[str, int]) -> dict[str, Tensor] | None:
     """The decoded images, unless there are none yet, of other files, or damaged."""
-    if not path.exists():
+    if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as cache:
-            if (cache.metadata() or {}).get("files") != key:
+            if (cache.metadata() or {}).get("files") != key or not fits(cache, counts):
                 return None
             return {name: cache.get_tensor(name) for name in cache.keys()}  # noqa: SIM118
     except (SafetensorError, OSError):
         return None
 
 
-def write_cache(path: Path, tensors: dict[str, Tensor], key: str) -> None:
+def fits(cache: Any, counts: dict[str, int]) -> bool:
+    """Whether a cache has as many images as there are files; nothing is read yet."""
+    if set(cache.keys()) != set(counts):
+        return False
+    for part, count in counts.items():
+        shape = cache.get_slice(part).get_shape()
+        if cache.get_slice(part).get_dtype() != "U8" or len(shape) != 4 or shape[:2] != [count, 3]:
+            return False
+        if shape[2] * shape[3] > MOST_PIXELS:
+            return False
+    return True
+
+
+def write_cache(path: Path, images: dict[str, Tensor], key: str) -> None:
     """Keep the decoded images, if the folder can be written."""
     if not os.access(path.parent, os.W_OK):
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(tensors, temporary, {"files": key})
+        save_file(images, temporary, {"files": key})
         temporary.replace(path)
     except (OSError, SafetensorError):  # a full disk costs the cache, not the data
         temporary.unlink(missing_ok=True)

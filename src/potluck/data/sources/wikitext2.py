@@ -50,9 +50,14 @@ def read(folder: Path, train: str, test: str) -> Dataset:
 def words_of(path: Path) -> list[str]:
     """The tokens of a file, with one more at the end of each line."""
     try:
-        return read_bytes(path).decode().replace("\n", f" {END_OF_LINE} ").split()
+        text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is damaged: it is not UTF-8 text ({error.reason} at byte {error.start})") from error
+    words: list[str] = []
+    for line in text.split("\n"):
+        words += line.split()
+        words.append(END_OF_LINE)
+    return words[:-1]  # after the last line none ends
 
 
 def numbers(words: list[str], vocabulary: dict[str, int]) -> Tensor:
