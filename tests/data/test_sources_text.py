@@ -75,6 +75,10 @@ def test_plays_are_split_by_role():
     }
 
 
+def test_a_text_without_plays_has_no_roles():
+    assert split_by_role("To be, or not to be\n") == {}
+
+
 def write_roles(tmp_path, **texts: str):
     folder = tmp_path / "shakespeare"
     folder.mkdir()

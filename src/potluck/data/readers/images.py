@@ -53,7 +53,7 @@ def decode(path: Path, colour: bool | None = None, like: Like | None = None) -> 
         except DataError:
             raise
         except Exception as error:  # a damaged image can raise anything
-            raise DataError(f"{path} is truncated or no image: {error}") from error
+            raise DataError(f"{path} is truncated or no image: {str(error).partition(' <')[0]}") from error
     return torch.from_numpy(pixels).unsqueeze(0) if grey else torch.from_numpy(pixels).permute(2, 0, 1)
 
 

@@ -9,6 +9,7 @@ which leaves out the sonnets and the poems.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 SPEECH = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)")
 GOES_ON = re.compile(r"    (.*)")
@@ -24,7 +25,7 @@ def split_by_role(text: str) -> dict[str, str]:
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if AUTHOR in line]
     roles: dict[str, list[str]] = {}
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         title = title_above(lines, start)
         speeches = speeches_of(lines[start + 1 : end], flush=title == FLUSH_PLAY)
         if len(speeches) > 1:
