@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.core.data import Arrays, Holdings, Part, Pool, batches
+from potluck.core.batches import batches, stacked_batches
+from potluck.core.data import Arrays, Holdings, Part, Pool
 from potluck.core.errors import DataError
 from potluck.core.random import stream
 
@@ -130,3 +131,43 @@ def test_a_client_is_scored_on_its_own_test_examples_or_on_all() -> None:
     assert own.labels(torch.arange(len(own))).tolist() == [20, 0]
     with pytest.raises(DataError, match="no test examples to score a client's model on"):
         Pool(numbered(2), holdings).test(0)
+
+
+@given(
+    clients=st.integers(1, 4),
+    each=st.integers(0, 11),
+    size=st.integers(1, 5),
+    epochs=st.integers(1, 3),
+    how=st.sampled_from(["plain", "prepared", "augmented", "two pools"]),
+)
+def test_batches_of_several_clients_are_theirs_a_client_per_row(
+    clients: int, each: int, size: int, epochs: int, how: str
+) -> None:
+    def shaken(inputs: Tensor, rng: torch.Generator) -> Tensor:
+        return inputs + torch.rand(inputs.shape, generator=rng)
+
+    pools = [
+        Arrays(
+            torch.arange(3.0 * 60).view(60, 3) + number,
+            torch.arange(60),
+            prepare=(lambda inputs: inputs / 7) if how != "plain" else None,
+            augment=shaken if how == "augmented" else None,
+        )
+        for number in range(2)
+    ]
+    held = torch.randperm(60, generator=torch.Generator().manual_seed(each))
+    sources = [
+        Part(pools[client % 2 if how == "two pools" else 0], held[client * each : (client + 1) * each])
+        for client in range(clients)
+    ]
+
+    def rng(client: int) -> torch.Generator:
+        return torch.Generator().manual_seed(client)
+
+    together = list(stacked_batches(sources, size, epochs, [rng(client) for client in range(clients)]))
+    alone = [list(batches(source, size, epochs, rng(client))) for client, source in enumerate(sources)]
+    assert [len(stream) for stream in alone] == [len(together)] * clients
+    for step, (inputs, targets) in enumerate(together):
+        for client in range(clients):
+            assert inputs[client].equal(alone[client][step][0])
+            assert targets[client].equal(alone[client][step][1])

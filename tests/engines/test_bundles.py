@@ -19,10 +19,11 @@ from toys import NARROW, WIDE, opened, same
 from potluck.core.client import Site
 from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.engine import Engine
-from potluck.core.errors import ConfigError
+from potluck.core.errors import ConfigError, UpdateError
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth
 from potluck.core.recipe import Recipe
+from potluck.core.rows import Row
 from potluck.core.server import Server, bundles, first_state
 from potluck.core.tensors import copied, state_of
 from potluck.core.types import Client, Context, Job, Task, Tensors, Train, Update
@@ -191,6 +192,41 @@ def test_a_worker_that_dies_in_the_middle_of_a_bundle_changes_nothing(local: Loc
     assert [update.client.id for update in updates] == list(range(CLIENTS))
     assert all(same(update.payload, other.payload) for update, other in zip(updates, expected, strict=True))
     assert all(same(kept[id], personal[id]) for id in range(CLIENTS))
+
+
+def test_updates_of_a_bundle_are_rows_of_one_stack(local: Local) -> None:
+    site = site_of(WAYS["mixed"], HeteroFL())
+    for engine in (local, Serial()):
+        opened(engine, site)
+        payloads = [update.payload for update in engine.map(jobs_of(site))]
+        assert [isinstance(payload, Row) for payload in payloads] == [False] * 7 + [True] * 4
+        first, second = payloads[7:9], payloads[9:]  # four clients by three at most: two bundles of two
+        assert len({id(row.stack) for row in first}) == len({id(row.stack) for row in second}) == 1  # type: ignore[attr-defined]
+        assert first[0].stack is not second[0].stack  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Uneven(HeteroFL):
+    """Client 2 cannot answer; client 3 answers with something else."""
+
+    def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
+        if job.client.id == 2:
+            raise UpdateError("it went away")
+        sent, _ = super().collect(net, job, ctx)
+        return ({"odd": torch.ones(3)} if job.client.id == 3 else sent), {"own": torch.full((2,), job.client.id)}
+
+
+def test_who_fails_or_differs_in_a_bundle_is_left_out_and_the_others_keep_their_bits(local: Local) -> None:
+    site, found = site_of(WAYS["stacked by 8"], Uneven()), []
+    for engine in (Serial(), local):
+        store = opened(engine, site)
+        server = Server(site.recipe, engine, stacks=stacks_of(site))
+        state, ledger = server.play(first_state(site.method, site.context(0)), cohort(), site.context(0))
+        assert [failure.client for failure in ledger.failures] == [2, 3]
+        assert sorted(store.kept) == [id for id in range(CLIENTS) if id != 2]
+        assert store.kept[10]["own"].tolist() == [10, 10]
+        found.append(state)
+    assert same(*found)
 
 
 def test_a_bundle_is_named_by_its_first_client() -> None:

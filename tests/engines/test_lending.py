@@ -14,7 +14,7 @@ from potluck.core import tensors
 from potluck.core.client import Site
 from potluck.core.engine import Engine
 from potluck.core.types import Client, Job, Tensors, Update
-from potluck.engines import local as local_module
+from potluck.engines import slot as slot_module
 from potluck.engines.local import Local
 from potluck.engines.process import SLOTS
 from potluck.engines.serial import Serial
@@ -57,7 +57,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             made.append(len(of))
         return tensors.copied(of)
 
-    monkeypatch.setattr(local_module, "copied", counted)
+    monkeypatch.setattr(slot_module, "copied", counted)
     return made
 
 

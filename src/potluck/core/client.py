@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from potluck.core.data import Examples, Holder, batches
+from potluck.core.batches import batches, stacked_batches
+from potluck.core.data import Examples, Holder
 from potluck.core.errors import UpdateError
 from potluck.core.fit import fit, in_round
 from potluck.core.memo import Memo
@@ -50,12 +52,21 @@ class Site:
 
     def batches(self, job: Job, number: int, phase: Phase) -> Iterator[Batch]:
         """What a client trains on in one of its phases."""
-        settings, rng = (
-            phase.train or self.recipe.task.train,
-            self.context(job.round).rng("batches", job.client.id, number),
-        )
-        stream = batches(self.source(job, phase), settings.batch_size, settings.epochs, rng)
+        settings = phase.train or self.recipe.task.train
+        stream = batches(self.source(job, phase), settings.batch_size, settings.epochs, self.shuffling(job, number))
         return stream if self.device == HOST else self.moved(stream)
+
+    def stacked_batches(self, asked: Sequence[tuple[Job, Phase]], number: int) -> Iterator[Batch]:
+        """What several clients train on in one of their phases, a client per row."""
+        settings = asked[0][1].train or self.recipe.task.train
+        sources = [self.source(job, phase) for job, phase in asked]
+        rngs = [self.shuffling(job, number) for job, _ in asked]
+        stream = stacked_batches(sources, settings.batch_size, settings.epochs, rngs)
+        return stream if self.device == HOST else self.moved(stream)
+
+    def shuffling(self, job: Job, number: int) -> torch.Generator:
+        """The random numbers that decide the batches of a client's phase."""
+        return self.context(job.round).rng("batches", job.client.id, number)
 
     def source(self, job: Job, phase: Phase) -> Examples:
         """The examples that a phase trains on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,7 +34,7 @@ class Arrays:
 
     inputs: Tensor
     targets: Tensor
-    prepare: Prepare | None = None  # what every batch goes through, e.g. bytes to normalised floats
+    prepare: Prepare | None = None  # what every example goes through, e.g. bytes to normalised floats
     augment: Augment | None = None  # what only training batches go through, before `prepare`
 
     def __len__(self) -> int:
@@ -156,17 +156,3 @@ class Pool:
 
     def labels(self, client: int) -> tuple[int, ...]:
         return tuple(torch.unique(self.train.labels(self.holdings.of(client))).tolist())
-
-
-def batches(examples: Examples, size: int, epochs: int, rng: torch.Generator) -> Iterator[Batch]:
-    """Shuffled training batches, every example once per epoch.
-
-    A single leftover example joins the batch before it: batch norm cannot train on one. Batches
-    that are asked to be of one example stay so.
-    """
-    for _ in range(epochs if len(examples) else 0):
-        parts = list(torch.split(torch.randperm(len(examples), generator=rng), size))
-        if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
-            parts[-2:] = [torch.cat(parts[-2:])]
-        for part in parts:
-            yield examples.take(part, rng)

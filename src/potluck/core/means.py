@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from potluck.core.rows import Row, Waiting
 from potluck.core.tensors import approach, is_whole, mean_type, restore_type
 from potluck.core.types import Tensors
 
@@ -35,9 +36,29 @@ class NameMean:
     state: Tensors
     means: Tensors = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
+    waiting: Waiting[None] = field(default_factory=Waiting)
 
     def add(self, tensors: Mapping[str, Tensor], weight: float = 1.0) -> None:
-        for name, tensor in tensors.items() if weight > 0 else ():
+        if weight <= 0:
+            return
+        if not self.waiting.takes(tensors):
+            self.settle()
+        if isinstance(tensors, Row):
+            self.waiting.add(tensors, weight, None)
+        else:
+            self.count(tensors, weight)
+
+    def settle(self) -> None:
+        """Count in the rows that wait."""
+        waiting, self.waiting = self.waiting, Waiting()
+        if len(waiting) == 1:
+            self.count(waiting.rows[0], waiting.weights[0])
+        elif waiting:
+            self.count({name: waiting.mean(name) for name in waiting.rows[0]}, sum(waiting.weights))
+
+    def count(self, tensors: Mapping[str, Tensor], weight: float) -> None:
+        """Count in what has this weight."""
+        for name, tensor in tensors.items():
             old = self.state[name]
             self.weights[name] = self.weights.get(name, 0.0) + weight
             if not is_whole(old):
@@ -50,6 +71,7 @@ class NameMean:
                 self.means[name].add_(tensor, alpha=weight)
 
     def result(self) -> Tensors:
+        self.settle()
         return {**self.state, **{name: self.mean(name) for name in self.means}}
 
     def mean(self, name: str) -> Tensor:

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection, wait
 from potluck.core.client import Site
 from potluck.core.clock import Clock
 from potluck.core.desk import Chore, Desk, Piece
+from potluck.core.rows import rows_of
 from potluck.core.store import Memory, Store
-from potluck.core.tensors import copied
 from potluck.core.threads import cores, one_thread
 from potluck.core.types import Job, Tensors, Update
 from potluck.engines.board import Board
@@ -169,12 +169,13 @@ class Local:
             raise answer.mistake
         if answer.crash:
             raise RuntimeError(f"{assigned.described()} broke down:\n{answer.crash}")
-        spare = len(worker.free_slots) > QUEUED - len(worker.assigned)
+        take = slot.lend if len(worker.free_slots) > QUEUED - len(worker.assigned) else slot.copies
+        rows = iter(rows_of(answer.rows.stack(take(answer.rows.tables))))
         results = [
             Result(
                 part,
-                slot.lend(found.payload) if spare else copied(slot.views(found.payload)),
-                copied(slot.views(found.personal)),
+                next(rows) if found.payload is None else take(found.payload),
+                slot.copies(found.personal),
                 found.seconds,
                 found.failure,
             )

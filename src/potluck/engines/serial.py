@@ -9,6 +9,7 @@ from potluck.core.client import Site
 from potluck.core.clock import Clock
 from potluck.core.desk import Chore, Desk, Piece, whose
 from potluck.core.errors import PotluckError
+from potluck.core.rows import stacked
 from potluck.core.store import Store
 from potluck.core.tensors import copied, laid_out
 from potluck.core.threads import one_thread
@@ -38,7 +39,10 @@ class Serial:
                 if stays:
                     self.store.put(update.client.id, copied(stays))
                 updates.append(replace(update, payload=copied(update.payload)))
-        return updates
+        if len(updates) == 1:
+            return updates
+        payloads = stacked([update.payload for update in updates])
+        return [replace(update, payload=payload) for update, payload in zip(updates, payloads, strict=True)]
 
     def share(self, chore: Chore, pieces: Iterable[Piece]) -> Iterator[Tensors]:
         for piece in pieces:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from potluck.core.errors import EngineError
+from potluck.core.tensors import ALIGNMENT, copied
 from potluck.core.types import Tensors
 
 Layout = list[tuple[str, str, tuple[int, ...], int]]
 """(name, type, shape, offset) of every tensor in a slot."""
 
-ALIGNMENT = 64
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
@@ -67,13 +67,9 @@ class Slot:
 
     def write(self, tensors: Mapping[str, Tensor], start: int = 0) -> tuple[Layout, int]:
         """Copy tensors in from `start` on; where each lies, and the first free byte after them."""
-        layout: Layout = []
-        end = start
+        layout, end = planned({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}, start)
         if not tensors:
             return layout, end
-        for name, tensor in tensors.items():
-            layout.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), end))
-            end += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         self.reserve(end)
         for view, tensor in zip(views(self.bytes, layout).values(), tensors.values(), strict=True):
             view.copy_(tensor)
@@ -83,6 +79,10 @@ class Slot:
         """The tensors that lie in the slot, not copied: valid until the slot is written to again."""
         self.reach(end_of(layout))
         return views(self.bytes, layout)
+
+    def copies(self, layout: Layout) -> Tensors:
+        """The tensors that lie in the slot, in memory of their own."""
+        return copied(self.views(layout))
 
     def lend(self, layout: Layout) -> Tensors:
         """The tensors that lie in the slot, not copied; the slot counts as lent until the last of them is gone."""
@@ -128,6 +128,15 @@ def wanting(error: OSError) -> str:
     """What the system says, and what to do about it."""
     first = "raise that limit (ulimit -n)" if error.errno in TOO_MANY_FILES else "free some"
     return f'{error.strerror or error}; {first}, use fewer workers (engine.workers), or none (engine.name = "serial")'
+
+
+def planned(shapes: Mapping[str, tuple[tuple[int, ...], torch.dtype]], start: int) -> tuple[Layout, int]:
+    """Where tensors would lie from `start` on, and the first free byte after them."""
+    layout, end = Layout(), start
+    for name, (shape, dtype) in shapes.items():
+        layout.append((name, str(dtype).removeprefix("torch."), shape, end))
+        end += -(-torch.Size(shape).numel() * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+    return layout, end
 
 
 def end_of(layout: Layout) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import torch
@@ -15,6 +15,7 @@ from potluck.core.errors import PotluckError
 from potluck.core.types import Client, Job
 from potluck.core.works import perform
 from potluck.engines.luggage import unpack
+from potluck.engines.rows import RowLayout, Rows
 from potluck.engines.slot import Layout, Slot
 
 
@@ -53,7 +54,7 @@ class Order:
 class Returned:
     """What came of one job or piece."""
 
-    payload: Layout
+    payload: Layout | None  # None: it is the next row of the answer's rows
     personal: Layout
     seconds: float = 0.0
     failure: str = ""
@@ -65,6 +66,7 @@ class Answer:
 
     ticket: int
     results: list[Returned]
+    rows: RowLayout = field(default_factory=RowLayout)  # of clients that were trained at once, a client per row
     crash: str = ""  # the traceback, if the work broke down
     mistake: PotluckError | None = None  # a mistake of the user's that shows only now
 
@@ -81,23 +83,27 @@ class Bench:
     def follow(self, order: Order) -> Answer:
         """Do what was ordered."""
         try:
-            results = self.run_jobs(order) if order.piece is None else [self.do_piece(order)]
+            if order.piece is None:
+                return self.run_jobs(order)
+            return Answer(order.ticket, [self.do_piece(order)])
         except PotluckError as error:
             return Answer(order.ticket, [], mistake=error)
         except Exception:
             return Answer(order.ticket, [], crash=traceback.format_exc())
-        return Answer(order.ticket, results)
 
-    def run_jobs(self, order: Order) -> list[Returned]:
+    def run_jobs(self, order: Order) -> Answer:
         """Answer jobs; each answer is written before the next is made, which may use the same network."""
         jobs = [Job(sent.client, sent.round, self.at(sent.payload), sent.work, sent.run) for sent in order.jobs]
         kept = [self.at(sent.personal) for sent in order.jobs]
-        end, results = order.end, []
+        rows, end, results = Rows(self.slot, len(jobs)), order.end, []
         for update, stays in perform(self.site, jobs, kept):
-            payload, end = self.slot.write(update.payload, end)
-            own, end = self.slot.write(stays, end)
+            payload: Layout | None = None
+            after = rows.add(update.payload, end) if len(jobs) > 1 else None
+            if after is None:
+                payload, after = self.slot.write(update.payload, end)
+            own, end = self.slot.write(stays, after)
             results.append(Returned(payload, own, update.seconds, update.failure))
-        return results
+        return Answer(order.ticket, results, rows.written())
 
     def do_piece(self, order: Order) -> Returned:
         """Do a piece of the server's own work."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
 
-import torch
 from torch import nn
 
 from potluck.core.blame import reason_of
@@ -17,7 +15,7 @@ from potluck.core.fit import in_round
 from potluck.core.networks import SHARERS, unshare
 from potluck.core.random import seeded
 from potluck.core.tensors import changes_frozen
-from potluck.core.types import Batch, Job, Phase, Tensors
+from potluck.core.types import Job, Phase, Tensors
 from potluck.core.ways.stacked import fit_stacked, live, stack
 
 
@@ -45,7 +43,9 @@ def train_stacked(
     stacked = stack([member.start for member in able])  # (client, ...)
     for number, phases in enumerate(zip(*(member.phases for member in able), strict=True)):
         settings = in_round(phases[0].train or site.task.train, jobs[0].round, site.task.rounds)
-        stream = islice(stacked_batches(site, able, number), most_batches)
+        stream = islice(
+            site.stacked_batches([(member.job, member.phases[number]) for member in able], number), most_batches
+        )
         fit_stacked(able[0].net, stacked, phases, stream, settings)
     rows = iter(range(len(able)))
     for member in members:
@@ -66,13 +66,6 @@ def prepared(site: Site, job: Job, personal: Tensors, known: dict[nn.Module, Ten
         known[net] = live(net)
     tensors = known[net]
     return Member(job, net, tensors, {name: tensor.clone() for name, tensor in tensors.items()}, phases)
-
-
-def stacked_batches(site: Site, members: Sequence[Member], number: int) -> Iterator[Batch]:
-    """The batches of a phase, a client per row."""
-    streams = (site.batches(member.job, number, member.phases[number]) for member in members)
-    for batches in zip(*streams, strict=True):
-        yield cast(Batch, tuple(torch.stack(each) for each in zip(*batches, strict=True)))
 
 
 def collected(site: Site, member: Member, stacked: Tensors, row: int) -> tuple[Tensors, Tensors] | UpdateError:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from potluck.core.rows import Row, Waiting, mean_of_rows
 from potluck.core.tensors import is_whole, mean_type, restore_type
 from potluck.core.types import Tensors
 from potluck.parts.cut.holders import Band, Holders
 from potluck.parts.cut.kept import HeldPart
 from potluck.parts.cut.plan import Plan, shapes_of, whole_plan
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a mean is told of a client: the part it holds, and the rows of some tensors that alone count."""
+
+    plan: Plan
+    rows: Mapping[str, Tensor]
+
+
+Joined = dict[tuple[Holders, HeldPart], tuple[Holders, list[Band]]]
+"""How holders joined, for tensors that are all cut alike."""
 
 
 @dataclass
@@ -23,7 +36,7 @@ class HolderMean:
     A running mean in the tensors' own precision (at least float32), whose error grows like √n
     units in the last place with the number of holders n; equal contributions give back their value
     exactly. Whole numbers are summed in float64 and rounded. A scalar that nobody held keeps the
-    value it had.
+    value it had. Clients that were trained at once are averaged at once.
     """
 
     state: Tensors
@@ -31,6 +44,7 @@ class HolderMean:
     holders: dict[str, Holders] = field(default_factory=dict)
     nobody: dict[tuple[tuple[int, ...], torch.dtype], Holders] = field(default_factory=dict)
     counts: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)  # of whole numbers: sum and weight
+    waiting: Waiting[Told] = field(default_factory=Waiting)
 
     def add(
         self,
@@ -40,29 +54,65 @@ class HolderMean:
         rows: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Count one client in: with the part that its plan holds, or all; of tensors in `rows`, with these alone."""
-        plan = plan or self.everything
-        joined: dict[object, tuple[Holders, list[Band]]] = {}  # tensors that all cut alike share theirs
+        if not weight:
+            return
+        told = Told(plan or self.everything, rows or {})
+        if not self.waiting.takes(tensors) or any(other.plan is not told.plan for other in self.waiting.about[:1]):
+            self.settle()
+        if isinstance(tensors, Row):
+            self.waiting.add(tensors, weight, told)
+        else:
+            self.count(tensors, weight, told)
+
+    def settle(self) -> None:
+        """Count in the clients that wait."""
+        waiting, self.waiting = self.waiting, Waiting()
+        if len(waiting) == 1:
+            self.count(waiting.rows[0], waiting.weights[0], waiting.about[0])
+        elif waiting:
+            self.count_together(waiting)
+
+    def count(self, tensors: Mapping[str, Tensor], weight: float, told: Told) -> None:
+        """Count in what one client sent."""
+        joined: Joined = {}
         for name, sent in tensors.items():
-            part = plan.parts[name]
-            if rows and name in rows:
-                held = rows[name].sort().values
+            part = told.plan.parts[name]
+            if name in told.rows:
+                held = told.rows[name].sort().values
                 part, sent = part.of_rows(tuple(held.tolist())), sent[held]
-            if not weight or not sent.numel():
+            self.join(name, sent, part, weight, joined)
+
+    def count_together(self, waiting: Waiting[Told]) -> None:
+        """Count in several clients with one plan, as one that has their mean and their weight, rows aside."""
+        plan, joined = waiting.about[0].plan, Joined()
+        for name in waiting.rows[0]:
+            part = plan.parts[name]
+            if all(name not in told.rows for told in waiting.about):
+                self.join(name, waiting.mean(name), part, sum(waiting.weights), joined)
                 continue
-            if is_whole(self.state[name]):
-                self.count(name, sent, part, weight)
-                continue
-            mean = self.begin(name, part)
-            key = (self.holders[name], part)
-            if key not in joined:
-                joined[key] = self.holders[name].join(part.table.cut, weight, mean.dtype)
-            self.holders[name], bands = joined[key]
-            if len(part.cut) < 2:
-                mean, sent = mean.view(1, -1), sent.view(1, -1)
-            across = part.table.across
-            for band in bands:
-                narrow = sent if len(bands) == 1 else sent[band.narrow]
-                across.approach_rows(mean, band.wide, narrow, band.ratio, band.anew)
+            weights = rows_weights([told.rows.get(name) for told in waiting.about], waiting.weights, part.shape[0])
+            mean = mean_of_rows(waiting.values(name), weights)
+            for total, held in alike(weights.sum(0).tolist()):
+                self.join(name, mean[list(held)], part.of_rows(held), total, joined)
+
+    def join(self, name: str, sent: Tensor, part: HeldPart, weight: float, joined: Joined) -> None:
+        """Move the mean of a tensor towards what was sent of this part."""
+        if not sent.numel():
+            return
+        if is_whole(self.state[name]):
+            self.sum_up(name, sent, part, weight)
+            return
+        mean = self.begin(name, part)
+        key = (self.holders[name], part)
+        if key not in joined:
+            joined[key] = self.holders[name].join(part.table.cut, weight, mean.dtype)
+        self.holders[name], bands = joined[key]
+        if len(part.cut) < 2:
+            mean, sent = mean.view(1, -1), sent.view(1, -1)
+        across = part.table.across
+        for band in bands:
+            narrow = sent if len(bands) == 1 else sent[band.narrow]
+            across.approach_rows(mean, band.wide, narrow, band.ratio, band.anew)
 
     @cached_property
     def everything(self) -> Plan:
@@ -81,7 +131,7 @@ class HolderMean:
             self.holders[name] = self.nobody[shape, room.dtype]
         return self.means[name]
 
-    def count(self, name: str, sent: Tensor, part: HeldPart, weight: float) -> None:
+    def sum_up(self, name: str, sent: Tensor, part: HeldPart, weight: float) -> None:
         """Add whole numbers to their sum."""
         if name not in self.counts:
             shape = self.state[name].shape
@@ -96,6 +146,7 @@ class HolderMean:
 
     def result(self) -> Tensors:
         """The mean where there is one, the old value elsewhere."""
+        self.settle()
         result = dict(self.state)
         for name, mean in self.means.items():
             result[name] = restore_type(mean, self.state[name])
@@ -103,3 +154,21 @@ class HolderMean:
             old = self.state[name]
             result[name] = torch.where(held > 0, restore_type(total / held, old), old)
         return result
+
+
+def rows_weights(held: Sequence[Tensor | None], weights: Sequence[float], rows: int) -> Tensor:
+    """The weight that every client has in every row of a tensor; None: it holds all of them."""
+    found = torch.zeros(len(held), rows, dtype=torch.float64)
+    for row, (chosen, weight) in enumerate(zip(held, weights, strict=True)):
+        found[row, slice(None) if chosen is None else chosen] = weight
+    return found
+
+
+def alike(weights: Sequence[float]) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """The weights other than 0, each with the rows that have it.
+
+    >>> list(alike([2.0, 0.0, 3.0, 2.0]))
+    [(2.0, (0, 3)), (3.0, (2,))]
+    """
+    for weight in sorted({*weights} - {0.0}):
+        yield weight, tuple(row for row, own in enumerate(weights) if own == weight)
