@@ -15,6 +15,7 @@ import heterogeneity
 import memory
 import personal
 import simulators
+import startup
 import steps
 import workers
 from figures import Figure, matrix_peak, save, show
@@ -29,6 +30,7 @@ def machine() -> list[Figure]:
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "machine": machine,
+    "startup": startup.figures,
     "simulators": simulators.figures,
     "heterogeneity": heterogeneity.figures,
     "fedhm_server": fedhm_server.figures,

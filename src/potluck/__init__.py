@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from potluck.study.api import run as run
     from potluck.study.costs import costs as costs
     from potluck.study.plan import plan as plan
+    from potluck.study.recorded import load as load
     from potluck.study.result import Result as Result
+    from potluck.study.watchers import Watcher as Watcher
 
 _PLACES = {
     "Arrays": "core.data",
@@ -43,7 +45,9 @@ _PLACES = {
     "Tensors": "core.types",
     "Train": "core.types",
     "Update": "core.types",
+    "Watcher": "study.watchers",
     "costs": "study.costs",
+    "load": "study.recorded",
     "plan": "study.plan",
     "run": "study.api",
 }

@@ -129,6 +129,17 @@ def test_partition_says_who_holds_what_and_draws_it(potluck, tmp_path, pytestcon
     assert "The first 1,000 of 1,000,000 clients hold" in " ".join(out.split())
     assert "3 to 3 each" in " ".join(out.split())
     assert "The first 100 of 1000000 clients" in (tmp_path / "many.svg").read_text()
-    code, _, err = potluck("partition", config, "--picture", tmp_path / "no" / "who.svg")
+    code, out, err = potluck("partition", config, "--picture", tmp_path / "no" / "who.svg")
     assert code == 2
+    assert out == ""
     assert "cannot write" in err
+
+
+@pytest.mark.parametrize("name", ["who.png", "who", "who.svg.pdf"])
+def test_a_picture_in_another_format_is_refused_before_anything_is_printed(potluck, tmp_path, pytestconfig, name):
+    config = pytestconfig.rootpath / "experiments" / "digits-heterofl.toml"
+    code, out, err = potluck("partition", config, "--picture", tmp_path / name)
+    assert (code, out) == (2, "")
+    assert f"--picture is {tmp_path / name}" in err
+    assert "should end in .svg" in err
+    assert list(tmp_path.iterdir()) == []

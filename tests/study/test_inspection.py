@@ -133,7 +133,7 @@ def test_the_method_is_asked_for_pictures_of_the_final_state(tmp_path: Path) -> 
     result = run_config(write_config(tmp_path, SHOWING), tmp_path / "run")
     run = RunDirectory(tmp_path / "run")
     run.checkpoint.unlink()  # a finished run can do without
-    over_rounds, head = panels_of(run, None)
+    over_rounds, head = panels_of(run)
     assert over_rounds.title == "round"
     assert isinstance(head, Heatmap)
     assert head.title == "round 2"
@@ -143,7 +143,7 @@ def test_the_method_is_asked_for_pictures_of_the_final_state(tmp_path: Path) -> 
 def test_or_of_the_latest_state_of_an_unfinished_run(tmp_path: Path) -> None:
     run = RunDirectory(interrupted(write_config(tmp_path, SHOWING), tmp_path / "run", after=2))
     assert latest_state(run)[1] == 2
-    _, head = panels_of(run, None)
+    _, head = panels_of(run)
     assert isinstance(head, Heatmap)
     assert head.title == "round 1"
     kept = run.progress().state
@@ -152,4 +152,4 @@ def test_or_of_the_latest_state_of_an_unfinished_run(tmp_path: Path) -> None:
 
 def test_by_default_a_method_shows_nothing(tmp_path: Path) -> None:
     run_config(write_config(tmp_path), tmp_path / "run", "task.rounds=1")
-    assert panels_of(RunDirectory(tmp_path / "run"), None) == []
+    assert panels_of(RunDirectory(tmp_path / "run")) == []

@@ -1,4 +1,8 @@
-"""The commands, each a thin layer over the library."""
+"""The commands, each a thin layer over the library.
+
+PyTorch takes seconds to import, so nothing in this room imports it, or what needs it, before a command does its work:
+`--help` and `--version` answer at once.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +13,26 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from potluck import methods
+from potluck import __version__
 from potluck.cli.costs import costs
 from potluck.cli.data import data_app, partition
-from potluck.cli.demo import run_demo
+from potluck.cli.export import export
+from potluck.cli.group import Commands
 from potluck.cli.inspect import inspect
 from potluck.cli.options import ConfigPath, DataDir, Overrides
 from potluck.cli.plan import plan
-from potluck.cli.profile import profile_table
 from potluck.cli.ranks import ranks
 from potluck.cli.show import console, progress_bar, say, table_of
-from potluck.cli.summary import comparison, summarise
-from potluck.contract import CHECKS, check_method
-from potluck.core.checkpoint import read, save
-from potluck.core.errors import ConfigError, RunError
-from potluck.core.tensors import state_of
-from potluck.core.types import Level
-from potluck.engines import make_engine
-from potluck.study.config import parse_config, read_config
-from potluck.study.experiment import Experiment, from_config
-from potluck.study.record import RunDirectory, read_toml
-from potluck.study.run import execute, model_so_far
-from potluck.study.schema import Origin
+from potluck.core.errors import ConfigError
 
 app = typer.Typer(
     name="potluck",
+    cls=Commands,
     help=(
         "Federated learning in which every device brings what it can.\n\n"
         "Phones, laptops and servers train networks of different sizes on their own data; Potluck turns their "
-        "updates into one global network and one right-sized network per device class.\n\n"
+        "updates into one global network and one right-sized network per device class. All of this is simulated on "
+        "one machine.\n\n"
         "Start with [bold]potluck demo[/bold]. Then copy experiments/digits-heterofl.toml, change what you like, "
         "and [bold]potluck run[/bold] it. A run that was interrupted continues with --resume and gives the same "
         "result as if it had not been."
@@ -49,12 +44,34 @@ app = typer.Typer(
 )
 
 
+def show_version(asked: bool) -> None:
+    """Print the version and end, if that is all that was asked for."""
+    if asked:
+        typer.echo(f"potluck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def begin(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version")
+    ] = False,
+) -> None:
+    """Options of `potluck` itself."""
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="where to save the runs")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(min=0, help="another seed, another federation")] = 0,
 ) -> None:
-    """Five federations of 40 unequal devices on handwritten digits, side by side. Needs no download."""
+    """Five federations of 40 unequal devices on handwritten digits, side by side. Needs no download.
+
+    FedAvg with one small network that every device can run; FedAvg with the large network on strong devices alone;
+    and HeteroFL, FedHM and FLANC, in which every device trains what it can. 15 rounds each, under 3 minutes on 2 cores.
+    """
+    from potluck.cli.demo import run_demo
+
     run_demo(out, seed)
 
 
@@ -70,6 +87,13 @@ def run(
     profile: Annotated[bool, typer.Option("--profile", help="show in the end where the time went")] = False,
 ) -> None:
     """Run an experiment and record it."""
+    from potluck.cli.profile import profile_table
+    from potluck.cli.summary import comparison, summarise
+    from potluck.engines import make_engine
+    from potluck.study.config import read_config
+    from potluck.study.experiment import from_config
+    from potluck.study.run import execute
+
     read = read_config(config, overrides or [])
     directory = out or Path("runs") / read.name
     experiment = from_config(read, data_dir)
@@ -99,12 +123,16 @@ app.command()(inspect)
 @app.command()
 def compare(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="directories of runs")]) -> None:
     """Runs side by side: accuracy per level, and what it cost."""
+    from potluck.cli.summary import comparison, summarise
+
     console.print(comparison("Comparison", {str(path): summarise(path) for path in runs}))
 
 
 @app.command(name="methods")
 def list_methods() -> None:
     """The methods Potluck knows, with their papers."""
+    from potluck import methods
+
     found = {name: methods.find(name) for name in methods.names()}
     columns = {
         "method": list(found),
@@ -119,6 +147,9 @@ def check(
     name: Annotated[str, typer.Argument(metavar="METHOD", help="a method's name, or package.module:Class of your own")],
 ) -> None:
     """Try a method against everything Potluck expects of one."""
+    from potluck import methods
+    from potluck.contract import CHECKS, check_method
+
     method = methods.find(name)
     try:
         instance = method()
@@ -133,53 +164,6 @@ def check(
     console.print(f"{name} meets all {len(CHECKS)} expectations.")
 
 
-@app.command()
-def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
-    out: Annotated[Path, typer.Option(help="the file to write, e.g. watch.safetensors")],
-    level: Annotated[str | None, typer.Option(help="the device class")] = None,
-    ratio: Annotated[float | None, typer.Option(help="or any size, as a share of the full network")] = None,
-    client: Annotated[int | None, typer.Option(help="or a client, if each has a model of its own")] = None,
-    data_dir: DataDir = None,
-) -> None:
-    """Write a level's model, one of any size, or a client's own, as a safetensors file of plain weights.
-
-    An unfinished run gives its latest.
-    """
-    record = RunDirectory(run)
-    levels = read_toml(record.config)["fleet"]["levels"]
-    if [level, ratio, client].count(None) != 2:
-        raise RunError(f"export needs a --level ({', '.join(levels)}), a --ratio, such as 0.4, or a --client")
-    if level is not None and level not in levels:
-        raise RunError(f"{run} has no level '{level}'; it has {', '.join(levels)}")
-    if level is not None and record.model(level).exists():
-        weights, about = read(record.model(level))
-    else:
-        config = parse_config(read_toml(record.config), Origin(record.config))
-        experiment = from_config(config, data_dir)
-        if client is None:
-            of: Level | int = Level(level, levels[level]) if level else Level(f"{ratio:g}", float(ratio or 0))
-            require_exportable(of, experiment)
-        else:
-            of = client
-        found = model_so_far(experiment, make_engine("serial"), record, of)
-        owner = {} if client is None else {"client": client}
-        about = {"level": found.level.name, **owner, "rounds_done": record.progress().rounds_done}
-        weights = state_of(found.net)
-    save(out, weights, about)
-    say(f"Wrote {out}: level {about['level']} after {about['rounds_done']} rounds.")
-
-
-def require_exportable(level: Level | int, experiment: Experiment) -> None:
-    """Refuse a size that no device of the run could have."""
-    assert isinstance(level, Level)
-    largest = experiment.task.largest
-    if not 0 < level.ratio <= largest.ratio:
-        raise RunError(f"--ratio is {level.ratio:g}, but it should be above 0 and at most {largest.ratio:g}")
-    if not experiment.method.admits(level, experiment.site.context(0)):
-        admitted = ", ".join(known.name for known in experiment.admitted())
-        raise RunError(f"there is no model for level '{level.name}', which does not take part; try {admitted}")
-
-
+app.command()(export)
 app.command()(partition)
 app.add_typer(data_app, name="data")

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck import methods
 from potluck.cli.options import AsJson, DataDir, Overrides
 from potluck.cli.show import console, in_bytes, quantity, table_of
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
-from potluck.core.types import Train
-from potluck.study.config import apply_override, read_config, read_plug
-from potluck.study.costs import Row, cost_rows, named_model
-from potluck.study.costs import costs as count_costs
-from potluck.study.experiment import from_config
-from potluck.study.schema import Origin, Table, read_table
+
+if TYPE_CHECKING:
+    from potluck.study.costs import Row
 
 SETTABLE = ("model", "method", "train")
 TRAINED = "parameters trained"
@@ -45,6 +41,10 @@ def costs(
     if (config is None) == (model is None):
         raise ConfigError("costs needs either a CONFIG or a --model")
     if config is not None:
+        from potluck.study.config import read_config
+        from potluck.study.costs import cost_rows
+        from potluck.study.experiment import from_config
+
         experiment = from_config(read_config(config, overrides or []), data_dir)
         batch_size = experiment.task.train.batch_size
         rows = cost_rows(experiment.method, experiment.site.context(0), measure)
@@ -60,6 +60,13 @@ def of_model(
     model: str, input: str | None, classes: int | None, method: str, levels: str, overrides: list[str], measure: bool
 ) -> tuple[int, list[Row]]:
     """The costs of a network without an experiment; settings come from --set alone."""
+    from potluck import methods
+    from potluck.core.types import Train
+    from potluck.study.config import apply_override, read_plug
+    from potluck.study.costs import costs as count_costs
+    from potluck.study.costs import named_model
+    from potluck.study.schema import Origin, Table, read_table
+
     settings: Table = {section: {} for section in SETTABLE}
     for override in overrides:
         section = apply_override(settings, override).partition(".")[0]

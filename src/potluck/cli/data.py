@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from potluck.cli.group import Commands
 from potluck.cli.options import ConfigPath, DataDir, Overrides
-from potluck.cli.show import console, in_bytes, say
-from potluck.core.data import AnyHoldings, Holdings
+from potluck.cli.show import console, in_bytes, require_svg, say
 from potluck.core.errors import DataError
-from potluck.data import sources
-from potluck.data.fetch import fetch as download
-from potluck.data.partitions import dropped
-from potluck.data.skew import skew, table
-from potluck.report.holdings_picture import picture as draw
-from potluck.study.config import read_config
-from potluck.study.experiment import from_config
+
+if TYPE_CHECKING:
+    from potluck.core.data import AnyHoldings, Holdings
 
 MOST_DRAWN = 1000  # clients that are shown where all of them would have to be drawn first
 
 data_app = typer.Typer(
-    help="The data sets: which are here, and how to get the others.", invoke_without_command=True, no_args_is_help=False
+    cls=Commands,
+    help="The data sets: which are here, and how to get the others.",
+    invoke_without_command=True,
+    no_args_is_help=False,
 )
 
 
@@ -33,6 +30,8 @@ def survey(context: typer.Context, data_dir: DataDir = None) -> None:
     """List every data set: where it was found, its size, whether it is the published one, its licence."""
     if context.invoked_subcommand is not None:
         return
+    from potluck.data import sources
+
     say(f"Data sets in {data_dir}" if data_dir else "No data folder: set POTLUCK_DATA or give --data-dir")
     for item in sources.survey(data_dir):
         size = in_bytes(item.size) if item.place else ""
@@ -50,6 +49,10 @@ def fetch(name: Annotated[str, typer.Argument(help="the data set's name")], data
     """Download a data set from its official place, verify it and unpack it; a broken download is resumed."""
     if data_dir is None:
         raise DataError("where should it go? Give --data-dir, or set POTLUCK_DATA")
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from potluck.data.fetch import fetch as download
+
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console) as bar:
         tasks = {}
@@ -65,6 +68,8 @@ def fetch(name: Annotated[str, typer.Argument(help="the data set's name")], data
 
 def written_down(holdings: AnyHoldings) -> Holdings:
     """Holdings to be measured; of those that are drawn when asked for, only the first clients'."""
+    from potluck.core.data import Holdings
+
     if isinstance(holdings, Holdings):
         return holdings
     return Holdings.of_lists([holdings.of(client) for client in range(min(len(holdings), MOST_DRAWN))])
@@ -74,12 +79,26 @@ def partition(
     config: ConfigPath,
     overrides: Overrides = None,
     data_dir: DataDir = None,
-    picture: Annotated[Path | None, typer.Option(help="draw who holds what as an SVG file")] = None,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="draw who holds what as an SVG file")] = None,
 ) -> None:
     """Who would hold what in an experiment: sizes, skew, and a picture of clients and classes."""
+    require_svg(picture)
+    import torch
+
+    from potluck.data.partitions import dropped
+    from potluck.data.skew import skew, table
+    from potluck.report.holdings_picture import picture as draw
+    from potluck.study.config import read_config
+    from potluck.study.experiment import from_config
+
     experiment = from_config(read_config(config, overrides or []), data_dir)
     examples, holdings = experiment.data, written_down(experiment.holdings)
-    targets = examples.labels(torch.arange(len(examples)))
+    targets, classes = examples.labels(torch.arange(len(examples))), experiment.task.classes
+    if picture is not None and targets.dim() == 1:  # before anything is printed: it may turn out to be unwritable
+        try:
+            draw(table(targets, holdings, classes), picture, len(experiment.fleet))
+        except OSError as error:
+            raise DataError(f"cannot write {picture}: {error.strerror}") from error
     sizes, left_out = holdings.offsets.diff(), dropped(holdings, len(examples))
     who, rest = f"{len(holdings)} clients", "left out"
     if len(holdings) < len(experiment.fleet):
@@ -90,11 +109,6 @@ def partition(
     )
     if targets.dim() != 1:
         raise DataError("the targets are sequences, not one class per example: there is no skew to measure")
-    classes = experiment.task.classes
     console.print(f"Skew {skew(targets, holdings, classes):.3f} (0: every client like the whole).")
     if picture is not None:
-        try:
-            draw(table(targets, holdings, classes), picture, len(experiment.fleet))
-        except OSError as error:
-            raise DataError(f"cannot write {picture}: {error.strerror}") from error
         say(f"Drew {picture}.")

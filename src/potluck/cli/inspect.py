@@ -5,30 +5,33 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.options import AsJson, DataDir
-from potluck.cli.show import NOTHING, console, say, table_of
-from potluck.core.checkpoint import write_atomically
-from potluck.core.errors import RunError
-from potluck.report.inspection import NumberTable, panels_of, quantities, tables
-from potluck.report.pictures import page
-from potluck.study.record import RunDirectory, read_toml
+from potluck.cli.options import AsJson
+from potluck.cli.show import NOTHING, console, require_svg, say, table_of
+
+if TYPE_CHECKING:
+    from potluck.report.inspection import NumberTable
+    from potluck.study.record import RunDirectory
 
 
 def inspect(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
     picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="draw it all as an SVG file")] = None,
     as_json: AsJson = False,
-    data_dir: DataDir = None,
 ) -> None:
     """What a run's method recorded about itself: effective ranks, how orthogonal bases are, and the like."""
+    require_svg(picture)
+    from potluck.report.inspection import quantities, tables
+    from potluck.study.record import RunDirectory, read_toml
+
     record = RunDirectory(run)
     found = tables(quantities(record))
     config = read_toml(record.config)
     name, method, rounds = str(config["name"]), str(config["method"]["name"]), record.records()[-1]["round"]
+    drew = picture is not None and draw(record, picture, f"{name} ({method}), {rounds} rounds")
     if as_json:
         content = {"name": name, "method": method, "rounds": rounds, "tables": [plain(table) for table in found]}
         typer.echo(json.dumps(content, indent=1))
@@ -38,16 +41,17 @@ def inspect(
         if not found:
             say(f"{run} is a run of {method}, which recorded nothing about itself.")
     if picture is not None:
-        drew = draw(record, picture, f"{name} ({method}), {rounds} rounds", data_dir)
         told = f"Drew {picture}." if drew else f"There is nothing to draw: {picture} was not written."
         typer.echo(told, err=True) if as_json else say(told)
 
 
-def draw(record: RunDirectory, picture: Path, title: str, data_dir: Path | None) -> bool:
+def draw(record: RunDirectory, picture: Path, title: str) -> bool:
     """Draw a run, unless there is nothing to see; whether there was."""
-    if picture.suffix.lower() != ".svg":  # also keeps a slip of the keyboard from replacing a file of the run
-        raise RunError(f"--picture is {picture}, but pictures are SVG files: its name should end in .svg")
-    panels = panels_of(record, data_dir)
+    from potluck.core.checkpoint import write_atomically
+    from potluck.report.inspection import panels_of
+    from potluck.report.pictures import page
+
+    panels = panels_of(record)
     if panels:
         write_atomically(picture, page(title, panels).encode())
     return bool(panels)

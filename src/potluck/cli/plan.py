@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from torch import Tensor
 
-from potluck import methods
 from potluck.cli.options import AsJson, Overrides
 from potluck.cli.show import console, say, table_of
 from potluck.core.errors import ConfigError
-from potluck.core.insight import Explains
-from potluck.study.config import apply_override, read_plug
-from potluck.study.costs import context_for, named_inputs
-from potluck.study.networks import Model, model_factory
-from potluck.study.plan import Dimension, WidthPlan
-from potluck.study.plan import plan as make_plan
-from potluck.study.schema import Origin, Table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from potluck.study.networks import Model
+    from potluck.study.plan import Dimension, WidthPlan
 
 
 def plan(
@@ -40,6 +37,10 @@ def plan(
 
     With --method fedhm or flanc: which layers are in factors or composed at this ratio, and why the others are not.
     """
+    from potluck.study.costs import named_inputs
+    from potluck.study.networks import model_factory
+    from potluck.study.plan import plan as make_plan
+
     example = named_inputs(model, input or [])
     options = {"keep": keep or [], "rounding": rounding} if keep or rounding != "ceil" else {}
     source = model_factory(model, options, example, None)
@@ -60,6 +61,12 @@ def plan(
 
 def explained(model: Model, example: Tensor, width: float, name: str, overrides: list[str]) -> dict[str, str]:
     """What a method does with each layer at a ratio beside the full one; settings come from --set method.KEY=…."""
+    from potluck import methods
+    from potluck.core.insight import Explains
+    from potluck.study.config import apply_override, read_plug
+    from potluck.study.costs import context_for
+    from potluck.study.schema import Origin, Table
+
     settings: Table = {"method": {}}
     for override in overrides:
         if apply_override(settings, override).partition(".")[0] != "method":

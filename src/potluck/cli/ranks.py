@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from potluck.cli.costs import parse_levels
-from potluck.cli.options import AsJson, DataDir
+from potluck.cli.options import AsJson
 from potluck.cli.show import console, percent, quantity, say, table_of
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
-from potluck.methods.fedhm import FedHM
-from potluck.parts.lowrank.prices import Unit
-from potluck.study.config import parse_config
-from potluck.study.experiment import from_config
-from potluck.study.levels import make_levels
-from potluck.study.ranks import RankChoice, choose_ranks
-from potluck.study.record import RunDirectory, read_toml
-from potluck.study.schema import Origin
+
+if TYPE_CHECKING:
+    from potluck.study.ranks import RankChoice
 
 
 def ranks(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run with a global network")],
     share: Annotated[str, typer.Option(help="of what: parameters, macs, bytes or seconds")] = "parameters",
     levels: Annotated[str, typer.Option(help="the shares of the whole network's cost")] = "0.5,0.25,0.125",
-    data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Which layers to put into factors, and of which ranks, so that a budget loses the least energy.
@@ -35,13 +29,18 @@ def ranks(
     Beside them stand the ranks of FedHM's rule, round(gamma * outputs) from its rho on, with the largest gamma that
     fits the same budget. A run of FedHM chooses such ranks itself, anew in every round, with method.share.
     """
+    from potluck.methods.fedhm import FedHM
+    from potluck.parts.lowrank.prices import Unit
+    from potluck.study.levels import make_levels
+    from potluck.study.ranks import choose_ranks
+    from potluck.study.recorded import load
+
     if share not in get_args(Unit):
         raise ConfigError(f"--share: {unknown('unit', share, get_args(Unit))}")
-    record = RunDirectory(run)
-    experiment = from_config(parse_config(read_toml(record.config), Origin(record.config)), data_dir)
-    progress, ctx = record.progress(), experiment.site.context(0)
-    method = experiment.method if isinstance(experiment.method, FedHM) else FedHM()
-    choices = choose_ranks(progress.state, make_levels(parse_levels(levels)), share, method, ctx)  # type: ignore[arg-type]
+    recorded = load(run)
+    (state, _), ctx = recorded.latest, recorded.recipe.context(0)
+    method = recorded.method if isinstance(recorded.method, FedHM) else FedHM()
+    choices = choose_ranks(state, make_levels(parse_levels(levels)), share, method, ctx)  # type: ignore[arg-type]
     if as_json:
         typer.echo(json.dumps([choice.table() for choice in choices], indent=1))
         return

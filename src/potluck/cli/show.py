@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from potluck.core.server import Failure
-from potluck.core.types import Update
-from potluck.study.tuning import Timed, told
-from potluck.study.watchers import Record, left_out
+from potluck.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from potluck.core.server import Failure
+    from potluck.core.types import Update
+    from potluck.study.tuning import Timed
+    from potluck.study.watchers import Record
 
 
 class Terminal(Console):
@@ -29,22 +34,25 @@ NOTHING = "-"
 
 
 class ProgressBar:
-    """Shows rounds done, clients done since, and the accuracy in percent of every level as last evaluated."""
+    """Shows rounds done, clients done since, and the range of the levels' accuracies when last evaluated."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
-        self.bar, self.task, self.clients, self.failed = bar, task, 0, 0
+        self.bar, self.task, self.clients, self.failed, self.rounds = bar, task, 0, 0, 0
         self.begun = False
 
     def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
+        from potluck.study.tuning import told
+
         self.bar.console.print(told(ways, timed), markup=False, highlight=False)
 
     def begins(self, rounds: int, done: int) -> None:
-        self.begun = True
-        self.bar.update(self.task, total=rounds, completed=done)
+        self.begun, self.rounds = True, rounds
+        self.bar.update(self.task, total=rounds)
+        self.show_round(done)
 
     def client_done(self, update: Update) -> None:
         self.clients += 1
-        self.bar.update(self.task, clients=f"+{self.clients}")
+        self.bar.update(self.task, clients=f"client {self.clients}")
 
     def client_failed(self, failure: Failure) -> None:
         if failure.round != self.failed:  # one line per round: a thousand clients may fail alike
@@ -52,30 +60,38 @@ class ProgressBar:
             self.bar.console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
 
     def ends(self, metrics: Sequence[Record]) -> None:
+        from potluck.study.watchers import left_out
+
         if sentence := left_out(metrics):
             self.bar.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     def round_done(self, record: Record) -> None:
         self.clients = 0
-        self.bar.update(self.task, completed=record["round"], clients="")
-        accuracies = [found["accuracy"] for found in record["levels"].values()]
-        if any(accuracy is not None for accuracy in accuracies):
-            self.bar.update(self.task, scores=" ".join(percent(a).removesuffix(" %") for a in accuracies))
+        self.show_round(record["round"])
+        found = [level["accuracy"] for level in record["levels"].values() if level["accuracy"] is not None]
+        if found:
+            least, most = (f"{100 * accuracy:.0f}" for accuracy in (min(found), max(found)))
+            self.bar.update(self.task, scores=f"accuracy {least if least == most else f'{least} to {most}'} %")
+
+    def show_round(self, done: int) -> None:
+        self.bar.update(self.task, completed=done, round=f"round {done}/{self.rounds}", clients="")
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[ProgressBar]:
     """A bar for one run, on a line of its own."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=10),
-        MofNCompleteColumn(),
+        BarColumn(bar_width=8),
+        TextColumn("{task.fields[round]}"),
         TextColumn("[dim]{task.fields[clients]}"),
         TimeRemainingColumn(compact=True),
         TextColumn("[dim]{task.fields[scores]}"),
     )
     with Progress(*columns, console=console) as bar:
-        shown = ProgressBar(bar, bar.add_task(title, total=None, scores="", clients=""))
+        shown = ProgressBar(bar, bar.add_task(title, total=None, round="", scores="", clients=""))
         try:
             yield shown
         finally:
@@ -86,6 +102,12 @@ def progress_bar(title: str) -> Iterator[ProgressBar]:
 def say(sentence: str) -> None:
     """A sentence as it is: paths in it are neither broken nor coloured."""
     console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def require_svg(picture: Path | None) -> None:
+    """Refuse a picture whose name asks for another format; also keeps a slip from replacing a file of a run."""
+    if picture is not None and picture.suffix.lower() != ".svg":
+        raise ConfigError(f"--picture is {picture}, but pictures are SVG files: its name should end in .svg")
 
 
 def percent(share: float | None) -> str:

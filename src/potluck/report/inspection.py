@@ -8,18 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from potluck.core.checkpoint import read
 from potluck.core.errors import RunError
 from potluck.core.insight import Draws
 from potluck.core.panels import Lines, Panel
-from potluck.core.types import Tensors
-from potluck.study.config import parse_config
-from potluck.study.experiment import from_config
-from potluck.study.record import RunDirectory, read_toml
-from potluck.study.schema import Origin
+from potluck.study.record import RunDirectory
+from potluck.study.recorded import latest_state, load
 
 ROUNDS_SHOWN = 6
 WIDE = 100.0  # from the least to the largest value; beyond it a linear scale hides most of them
@@ -154,19 +149,11 @@ def spans_decades(series: Iterable[tuple[float, ...]]) -> bool:
     return bool(values) and min(values) > 0 and max(values) > WIDE * min(values)
 
 
-def panels_of(run: RunDirectory, data_dir: Path | None) -> list[Panel]:
+def panels_of(run: RunDirectory) -> list[Panel]:
     """Pictures of a run: what was recorded over the rounds, then what its method shows of the latest state."""
-    drawn = lines(quantities(run))
-    experiment = from_config(parse_config(read_toml(run.config), Origin(run.config)), data_dir)
-    state, rounds = latest_state(run)
-    method = experiment.method
-    return [*drawn, *(method.panels(state, experiment.site.context(rounds - 1)) if isinstance(method, Draws) else ())]
-
-
-def latest_state(run: RunDirectory) -> tuple[Tensors, int]:
-    """The server's state after the last finished round, and the number of rounds."""
-    if run.final.exists():
-        state, about = read(run.final)
-        return state, int(about["rounds_done"])
-    progress = run.progress()
-    return progress.state, progress.rounds_done
+    drawn: list[Panel] = [*lines(quantities(run))]
+    recorded = load(run.path)
+    if isinstance(recorded.method, Draws):
+        state, rounds = latest_state(run)
+        drawn += recorded.method.panels(state, recorded.recipe.context(rounds - 1))
+    return drawn

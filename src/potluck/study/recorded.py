@@ -1,0 +1,183 @@
+"""A recorded run, read back: its metrics, and its models as plain networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from torch import nn
+
+from potluck.core.checkpoint import read
+from potluck.core.errors import ConfigError, PotluckError, RunError
+from potluck.core.method import Method
+from potluck.core.networks import unshare
+from potluck.core.recipe import Recipe
+from potluck.core.tensors import load as load_weights
+from potluck.core.types import Level, Tensors
+from potluck.engines import make_engine
+from potluck.study.config import Config, Outline, options_of, parse_config
+from potluck.study.deployed import Deployed
+from potluck.study.experiment import Experiment, from_config
+from potluck.study.formats import require_format, write_model
+from potluck.study.recipes import Facts, Model, make_recipe, rebuilt
+from potluck.study.record import RunDirectory, read_toml
+from potluck.study.run import model_so_far
+from potluck.study.schema import Origin, Table, read_table
+from potluck.study.settings import FleetSection
+from potluck.study.watchers import Record
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run on disk, finished or not."""
+
+    directory: Path
+    model: Model | None = field(default=None, repr=False)  # the network, if the config cannot name it
+    data_dir: Path | None = None
+
+    @property
+    def run(self) -> RunDirectory:
+        return RunDirectory(self.directory)
+
+    @cached_property
+    def table(self) -> Table:
+        """The run's settings as its file has them."""
+        return read_toml(self.run.config)
+
+    @cached_property
+    def config(self) -> Config:
+        """The run's settings. Who holds which data is left out: it may be a function that no file can name."""
+        dealt: Table = {"data": {"partition": "iid"}, "fleet": {"assignment": "fixed"}}
+        free = {
+            section: {**found, **instead}
+            for section, instead in dealt.items()
+            if isinstance(found := self.table.get(section), dict)
+        }
+        return parse_config({**self.table, **free}, Origin(self.run.config))
+
+    @property
+    def levels(self) -> dict[str, float]:
+        """The ratios of the device classes, by name."""
+        origin = Origin(self.run.config)
+        fleet = read_table(Outline, self.table, "", "the config", origin).fleet
+        return read_table(FleetSection, fleet, "fleet", "", origin).levels
+
+    @cached_property
+    def latest(self) -> tuple[Tensors, int]:
+        """The server's state and the rounds done, as of when this was first asked for."""
+        return latest_state(self.run)
+
+    @property
+    def method(self) -> Method:
+        return self.config.method
+
+    @property
+    def metrics(self) -> list[Record]:
+        """One record per finished round."""
+        return self.run.records()
+
+    @property
+    def accuracy(self) -> dict[str, float | None]:
+        """The accuracy of every level's model after the last round; None for a level that has none."""
+        return {level: found["accuracy"] for level, found in self.metrics[-1]["levels"].items()}
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The networks and the method of the run, without any data."""
+        if self.model is not None:  # its first weights need not be those of the run, which replace them
+            return make_recipe(self.config, self.model, Facts.of_table(self.config.recipe))
+        try:
+            return rebuilt(self.config)
+        except PotluckError as error:
+            raise RunError(
+                f"the network of {self.directory} cannot be built: {error}; "
+                f"in Python, potluck.load({str(self.directory)!r}, model=net) takes the network itself"
+            ) from error
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The run with its data, which must be here."""
+        config = parse_config(self.table, Origin(self.run.config))
+        if "labels" in options_of(config.data.source):
+            raise RunError(
+                f"this model of {self.directory} is made with the run's data, which have no name, since they came from "
+                "Python: potluck.run with the same arguments and resume=True gives it"
+            )
+        return from_config(config, self.data_dir)
+
+    def export(self, level: str | float, out: str | Path | None = None) -> nn.Module:
+        """The model for devices of this level, or of any ratio: a plain network in evaluation mode, yours to keep.
+
+        With `out` it is also written to a file, in the format that its name asks for.
+        """
+        if not self.method.shares_model:
+            raise ConfigError("every client has a model of its own: export_client(7) gives that of client 7")
+        return self.written(self.level(level), out).net
+
+    def export_client(self, client: int, out: str | Path | None = None) -> nn.Module:
+        """The model that one client has, with what stayed on it; for methods whose models differ."""
+        if self.method.shares_model:
+            raise ConfigError(f"clients of a level share a model: export('{next(iter(self.levels))}') gives it")
+        return self.written(client, out).net
+
+    def level(self, which: str | float) -> Level:
+        """A level by its name or by any ratio, if the method has a model for it."""
+        if isinstance(which, str) and which not in self.levels:
+            raise RunError(f"{self.directory} has no level '{which}'; it has {', '.join(self.levels)}")
+        level = Level(which, self.levels[which]) if isinstance(which, str) else Level(f"{which:g}", float(which))
+        largest = max(self.levels.values())
+        if not 0 < level.ratio <= largest:
+            raise RunError(f"the ratio is {level.ratio:g}, but it should be above 0 and at most {largest:g}")
+        return level
+
+    def written(self, of: Level | int, out: str | Path | None) -> Deployed:
+        """The model of a level or of a client, written to a file if there is to be one."""
+        if out is not None:
+            require_format(Path(out))
+        found = self.deployed(of)
+        if out is not None:
+            owner = {} if isinstance(of, Level) else {"client": of}
+            about = {"level": found.level.name, **owner, "rounds_done": self.latest[1]}
+            write_model(Path(out), found.net, self.recipe.task.example[0], about)
+        return found
+
+    def deployed(self, of: Level | int) -> Deployed:
+        """The model of a level or of a client. Only if it is not among the run's files, data are needed to make it."""
+        if isinstance(of, Level) and self.run.model(of.name).exists() and self.method.shares_model:
+            state, rounds = self.latest
+            net = self.method.export(state, of, self.recipe.context(rounds - 1))
+            load_weights(net, read(self.run.model(of.name))[0])
+            return Deployed(unshare(net).eval(), of)
+        if isinstance(of, Level):
+            self.require_admitted(of)
+        return model_so_far(self.experiment, make_engine("serial"), self.run, of)
+
+    def require_admitted(self, level: Level) -> None:
+        """Refuse a level whose devices do not take part."""
+        ctx = self.recipe.context(0)
+        if not self.method.admits(level, ctx):
+            known = ", ".join(each.name for each in self.recipe.task.levels if self.method.admits(each, ctx))
+            raise RunError(f"there is no model for level '{level.name}', which does not take part; try {known}")
+
+
+def latest_state(run: RunDirectory) -> tuple[Tensors, int]:
+    """The server's state after the last finished round, and the number of rounds."""
+    if run.final.exists():
+        state, about = read(run.final)
+        return state, int(about["rounds_done"])
+    progress = run.progress()
+    return progress.state, progress.rounds_done
+
+
+def load(run: str | Path, *, model: Model | None = None, data_dir: str | Path | None = None) -> Recorded:
+    """A recorded run, to take its models and metrics from.
+
+    `model` is the run's network, or a function of the width, if the run came from Python with one that cannot be
+    imported by its name; its weights do not matter. `data_dir` is where data sets are, if a model has to be made with
+    them: one of a run that is not finished, of a ratio that is no level's, or of a client.
+    """
+    directory = Path(run)
+    if not RunDirectory(directory).config.is_file():
+        raise RunError(f"{directory} holds no run: there is no {RunDirectory(directory).config}")
+    return Recorded(directory, model, None if data_dir is None else Path(data_dir))
