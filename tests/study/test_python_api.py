@@ -33,6 +33,13 @@ def arrays(count=180):
     return inputs, inputs[:, :3].argmax(1)
 
 
+class Needy(MyNet):
+    """It asks for something that nobody tells it."""
+
+    def __init__(self, units):
+        super().__init__(1.0)
+
+
 class Pairs(torch.utils.data.Dataset):
     def __len__(self):
         return 180
@@ -197,8 +204,88 @@ def test_an_unknown_level():
         ({"test": 0.0}, DataError, "test is 0.0"),
         ({"data": None}, DataError, "data is a NoneType"),
         ({"data": "/no/such/folder"}, DataError, "there is no folder /no/such/folder"),
+        ({"data": "digit"}, DataError, "no folder 'digit', and there is no data set 'digit'; did you mean 'digits'"),
+        ({"proxy": "digit"}, DataError, "did you mean 'digits'"),
+        ({"data": {"alice": arrays()}}, DataError, r"dictionary with the key 'alice'.*owners=names.*'natural'"),
+        ({"data": (arrays()[0], torch.zeros(180, 3))}, DataError, "several labels for one example"),
+        ({"levels": [1, 0.5]}, ConfigError, r"levels is \[1, 0.5\], but it should be a dictionary"),
+        ({"levels": 0.5}, ConfigError, "levels is 0.5, but it should be a dictionary"),
+        ({"train": {"lrr": 0.1}}, ConfigError, "did you mean 'lr'"),
+        ({"train": {"lr": -1.0}}, ConfigError, "lr is -1"),
+        ({"train": 0.1}, ConfigError, "train is 0.1, but it should be a potluck.Train or a dictionary"),
+        ({"train": potluck.Train(optimizer=torch.optim.AdamW)}, ConfigError, "optimizer is .*AdamW.*should be 'sgd'"),
+        ({"guard": {"bund": 1.0}}, ConfigError, "did you mean 'bound'"),
+        ({"method": 3}, ConfigError, "method is 3, but it should be a name"),
+        ({"method": potluck.Method}, ConfigError, "should be a name, .* or an instance of a method"),
+        ({"partition": [[0, 1], [2]]}, ConfigError, r"partition is a list, .*function of \(targets, clients"),
+        ({"partition": lambda *_: [[0], [1]]}, DataError, "gives examples to 2 clients, but clients is 6"),
+        ({"partition": lambda *_: [[0]] * 5 + [[144]]}, DataError, "gives example 144 .* from 0 to 143"),
+        ({"partition": lambda *_: 7}, DataError, "the partition gives a int, but it should give a list"),
+        ({"assignment": ["server"]}, ConfigError, "assignment is a list"),
+        ({"model": "heterofl-cn"}, ConfigError, "did you mean 'heterofl-cnn'"),
+        ({"model": 3}, ConfigError, "model is 3, but it should be a network"),
+        ({"model": Needy}, ModelError, "Needy cannot be built: .*'units'"),
+        ({"watcher": print}, ConfigError, "some of the methods tuned, begins"),
     ],
 )
 def test_mistakes(changes, kind, says):
     with pytest.raises(kind, match=says):
         run(**changes)
+
+
+def test_settings_may_be_dictionaries():
+    expected = run(rounds=1)
+    found = run(rounds=1, train={"lr": 0.1, "epochs": 2}, guard={}, method={"name": "heterofl"})
+    assert all(torch.equal(found.state[name], tensor) for name, tensor in expected.state.items())
+
+
+def test_a_network_by_name_as_in_a_config():
+    result = run(model={"name": "heterofl-cnn", "hidden": [4, 8]}, data="digits", rounds=1)
+    assert result.export("server")(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
+    assert run(model="lg-mlp", data="digits", rounds=1).export("watch")(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
+
+
+def test_a_class_is_built_once_and_told_what_it_asks_for():
+    class Plain(nn.Module):
+        def __init__(self, classes):
+            super().__init__()
+            self.hidden, self.head = nn.Linear(5, 16), nn.Linear(16, classes)
+
+        def forward(self, inputs):
+            return self.head(self.hidden(inputs).relu())
+
+    one, same = run(model=Plain, rounds=1), run(model=Plain, rounds=1)
+    assert one.export("phone").hidden.out_features == 8
+    assert one.export("phone").head.out_features == 3
+    assert all(torch.equal(one.state[name], tensor) for name, tensor in same.state.items())
+
+
+def test_a_partition_of_ones_own_may_return_lists():
+    def by_turns(targets, clients, rng, owners):
+        return [list(range(client, len(targets), clients)) for client in range(clients)]
+
+    holdings = run(partition=by_turns, rounds=1).experiment.holdings
+    assert [holdings.of(client).tolist() for client in range(6)] == [list(range(client, 144, 6)) for client in range(6)]
+
+
+def test_owners_by_name_are_clients():
+    inputs, targets = arrays()
+    names = ["carol", "alice", "bob"] * 40
+    examples, test = potluck.Arrays(inputs[:120], targets[:120]), potluck.Arrays(inputs[120:], targets[120:])
+    data = potluck.Dataset(examples, test, 3, owners=names)
+    holdings = run(data=data, partition="natural", clients=3, rounds=1).experiment.holdings
+    assert [holdings.of(client).tolist() for client in range(3)] == [list(range(at, 120, 3)) for at in range(3)]
+    with pytest.raises(DataError, match="owners has 119 entries for 120 training examples"):
+        run(data=potluck.Dataset(examples, test, 3, owners=names[1:]), partition="natural", clients=3)
+
+
+def test_a_watcher_may_have_one_method_alone():
+    class Counts:
+        rounds = 0
+
+        def round_done(self, record):
+            self.rounds = record["round"]
+
+    watcher = Counts()
+    run(rounds=2, watcher=watcher)
+    assert watcher.rounds == 2

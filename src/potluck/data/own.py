@@ -6,7 +6,7 @@ other whole numbers (tokens) become int64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,13 @@ def examples_from(data: Any) -> Arrays:
         return from_folder(Path(data))
     if hasattr(data, "column_names") and hasattr(data, "with_format"):
         return from_columns(data)
+    if isinstance(data, Mapping):
+        first = next(iter(data), "")
+        raise DataError(
+            f"data is a dictionary with the key {first!r}, but it should be {KINDS}; if its keys are the clients, put "
+            "all examples together, say whose each is with potluck.Dataset(train, test, classes, owners=names), and "
+            "ask for partition='natural'"
+        )
     if callable(getattr(data, "take", None)) and callable(getattr(data, "labels", None)):
         inputs, targets = data.take(torch.arange(len(data)))
         return checked(inputs, targets, "these examples")
@@ -99,7 +106,8 @@ def checked(inputs: Tensor, targets: Tensor, what: str) -> Arrays:
     if not len(targets):
         raise DataError(f"{what}: there are no examples")
     if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
-        raise DataError(f"{what}: labels are {targets.dtype}, not whole numbers; number the classes from 0")
+        several = " (several labels for one example are not supported)" if targets.dim() > 1 else ""
+        raise DataError(f"{what}: labels are {targets.dtype}, not whole numbers; number the classes from 0{several}")
     if int(targets.min()) < 0:
         raise DataError(f"{what}: label {int(targets.min())} is negative; number the classes from 0")
     if inputs.dtype is torch.uint8:

@@ -19,6 +19,7 @@ from potluck.core.server import cohort_size, first_state
 from potluck.core.types import Level, Task
 from potluck.data.dataset import Dataset
 from potluck.data.local_test import LocalShare, local_share
+from potluck.data.partitions.cover import as_holdings
 from potluck.parts.cost.level import LevelCost, level_cost
 from potluck.study.config import Config
 from potluck.study.networks import load_source
@@ -85,7 +86,8 @@ def assemble(settings: Settings, model: Model, data: Dataset, proxy: Examples | 
     clients, seed = settings.fleet.clients, settings.seed
     recipe = make_recipe(settings, model, facts_of(data), proxy)
     targets = data.train.labels(torch.arange(len(data.train)))
-    holdings = settings.partition(targets, clients, stream(seed, "partition"), data.owners)
+    dealt = settings.partition(targets, clients, stream(seed, "partition"), data.owner_numbers())
+    holdings = as_holdings(dealt, clients, len(targets))
     share = local_part(data, holdings)
     pool = Pool(data.train, holdings, data.test, share.holdings if share else None)
     fleet = Fleet(recipe.task.levels, settings.assignment, pool, seed)

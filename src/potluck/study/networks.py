@@ -50,16 +50,34 @@ def model_factory(name: str, options: Table, example: Sequence[Tensor], classes:
     found = import_attribute(name, "model") if is_path(name) else find_model(name)
     if not callable(found):
         raise ConfigError(f"[task] model '{name}' is neither a network nor a function that makes one")
+    return factory_of(found, options, example, classes, name)
+
+
+def factory_of(
+    found: Callable[..., Any], options: Table, example: Sequence[Tensor], classes: int | None, name: str
+) -> Model:
+    """A network at every width, from a function of the width, a class, or a plain network."""
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     if takes_width(found):
         return partial(found, **built_with(found, given, example, classes, name))
     how = {key: given.pop(key) for key in SHRINKING if key in given}
-    net = found if isinstance(found, nn.Module) else found(**built_with(found, given, example, classes, name))
+    net = found if isinstance(found, nn.Module) else made(found, built_with(found, given, example, classes, name), name)
     if not isinstance(net, nn.Module):
         raise ModelError(f"{name} makes a {type(net).__name__}, but it should make an nn.Module")
     if isinstance(found, nn.Module) and given:
         raise unknown_key("task.model", name, next(iter(given)), list(SHRINKING), Origin())
     return read_table(Shrinking, how, "task.model", name, Origin()).of(net, tuple(example))
+
+
+def made(factory: Callable[..., Any], options: Table, name: str) -> Any:
+    """What a factory makes; one that needs more than it is told is named."""
+    try:
+        return factory(**options)
+    except TypeError as error:
+        raise ModelError(
+            f"{name} cannot be built: {error}; give its arguments defaults, call one 'width', 'shape' or 'classes' to "
+            "be told it, or give a network that is built already"
+        ) from error
 
 
 def takes_width(found: object) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from potluck.core.errors import ConfigError
 from potluck.core.server import Failure
 from potluck.core.types import Update
 from potluck.study.tuning import Timed, told
@@ -16,19 +17,25 @@ Record = dict[str, Any]
 
 
 class Watcher(Protocol):
-    """Whoever wants to know how a run is going."""
+    """Whoever wants to know how a run is going; `potluck.run` takes objects that have some of these methods."""
 
-    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None: ...
+    def tuned(self, ways: Mapping[str, str], timed: Timed) -> None:
+        """With `step="auto"`: the way in which each level is trained, and the seconds that each way took."""
 
-    def begins(self, rounds: int, done: int) -> None: ...
+    def begins(self, rounds: int, done: int) -> None:
+        """Before the first round; `done` rounds were played before, if the run is resumed."""
 
-    def client_done(self, update: Update) -> None: ...
+    def client_done(self, update: Update) -> None:
+        """For each answer of a client, usable or not."""
 
-    def client_failed(self, failure: Failure) -> None: ...
+    def client_failed(self, failure: Failure) -> None:
+        """For each update that is left out, with the reason."""
 
-    def round_done(self, record: Record) -> None: ...
+    def round_done(self, record: Record) -> None:
+        """After each round, with its line of the metrics."""
 
-    def ends(self, metrics: Sequence[Record]) -> None: ...
+    def ends(self, metrics: Sequence[Record]) -> None:
+        """At the end, with the records of all rounds."""
 
 
 class Nobody:
@@ -51,6 +58,27 @@ class Nobody:
 
     def ends(self, metrics: Sequence[Record]) -> None:
         pass
+
+
+VERBS = ("tuned", "begins", "client_done", "client_failed", "round_done", "ends")
+
+
+class Partly(Nobody):
+    """Watches what another object has methods for."""
+
+    def __init__(self, watcher: object) -> None:
+        for verb in VERBS:
+            if callable(heard := getattr(watcher, verb, None)):
+                setattr(self, verb, heard)
+
+
+def completed(watcher: object) -> Watcher:
+    """A watcher that has all verbs, from an object that has some of them."""
+    if not any(callable(getattr(watcher, verb, None)) for verb in VERBS):
+        raise ConfigError(
+            f"watcher is {watcher!r}, but it should be None or an object with some of the methods {', '.join(VERBS)}"
+        )
+    return Partly(watcher)
 
 
 class Rounds(Nobody):

@@ -34,6 +34,39 @@ def holdings_by_client(client_of: Tensor, clients: int) -> Holdings:
     return Holdings(order[len(order) - int(used.sum()) :], boundaries(sizes))
 
 
+def as_holdings(dealt: object, clients: int, total: int) -> AnyHoldings:
+    """Holdings from what a partition gave: holdings, or the numbers of every client's examples.
+
+    >>> as_holdings([[0, 2], [1]], clients=2, total=3).of(0)
+    tensor([0, 2])
+    """
+    if callable(getattr(dealt, "of", None)) and callable(getattr(dealt, "size", None)):
+        holdings: AnyHoldings = dealt  # type: ignore[assignment]
+    else:
+        holdings = Holdings.of_lists(numbered(dealt, total))
+    if len(holdings) != clients:
+        raise DataError(f"the partition gives examples to {len(holdings)} clients, but clients is {clients}")
+    return holdings
+
+
+def numbered(dealt: object, total: int) -> list[Tensor]:
+    """The numbers of every client's examples, checked."""
+    try:
+        lists = [torch.as_tensor(one).reshape(-1) for one in dealt]  # type: ignore[attr-defined]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"the partition gives a {type(dealt).__name__}, but it should give a list with the numbers of every "
+            f"client's examples ({error})"
+        ) from error
+    every = torch.cat(lists) if lists else torch.empty(0)
+    wrong = every[(every < 0) | (every >= total) | (every != every.long())]
+    if len(wrong):
+        raise DataError(
+            f"the partition gives example {wrong[0].item()} to a client, but they are numbered from 0 to {total - 1}"
+        )
+    return [one.long() for one in lists]
+
+
 def boundaries(sizes: Tensor) -> Tensor:
     """Where parts of these sizes begin and end when they lie one after the other."""
     return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])

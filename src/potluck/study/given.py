@@ -1,0 +1,154 @@
+"""What a user hands to `potluck.run`, checked and turned into what an experiment is made of."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from potluck import methods
+from potluck.core.data import Arrays, Examples
+from potluck.core.errors import ConfigError, DataError
+from potluck.core.method import Method
+from potluck.core.networks import ByWidth
+from potluck.core.plug import unknown
+from potluck.core.random import seeded, stream
+from potluck.data import sources
+from potluck.data.dataset import Dataset
+from potluck.data.own import examples_from
+from potluck.study.config import name_of, options_of, read_plug
+from potluck.study.experiment import facts_of
+from potluck.study.networks import factory_of, model_factory
+from potluck.study.recipes import Model
+from potluck.study.schema import Origin, fields_of, read_table
+from potluck.study.settings import Named
+
+Checked = TypeVar("Checked")
+
+
+def as_levels(levels: Any) -> dict[str, float]:
+    """The user's levels, if they have names."""
+    if not isinstance(levels, Mapping):
+        raise ConfigError(
+            f"levels is {levels!r}, but it should be a dictionary from names of device classes to ratios, such as "
+            "{'server': 1.0, 'phone': 0.5}"
+        )
+    return dict(levels)
+
+
+def as_method(method: Any) -> Method:
+    """The user's method, by name or ready-made, its settings checked."""
+    if isinstance(method, Method):
+        return recheck(method, "method")
+    if not isinstance(method, str | dict):
+        raise ConfigError(
+            f"method is {method!r}, but it should be a name, such as 'heterofl', a dictionary with a name and options, "
+            "or an instance of a method"
+        )
+    chosen: Method = read_plug(methods.find, method, "method", Origin())
+    return chosen
+
+
+def as_plug(find: Callable[[str], Any], given: Any, setting: str, arguments: str) -> Any:
+    """A rule by name, with its options, or a function of the user's."""
+    if isinstance(given, str | dict):
+        return read_plug(find, given, setting, Origin())
+    if not callable(given):
+        raise ConfigError(
+            f"{setting} is a {type(given).__name__}, but it should be a name, a dictionary with a name and options, or "
+            f"a function of {arguments}"
+        )
+    return given
+
+
+def as_settings(schema: type[Checked], given: Any, section: str) -> Checked:
+    """Settings from an instance or a dictionary, checked either way."""
+    if given is None:
+        return schema()
+    if isinstance(given, Mapping):
+        return read_table(schema, given, section, "", Origin())
+    if not isinstance(given, schema):
+        raise ConfigError(
+            f"{section} is {given!r}, but it should be a potluck.{schema.__name__} or a dictionary of its settings"
+        )
+    return recheck(given, section)
+
+
+def model_name(model: Any) -> Named | None:
+    """What names a network of Potluck's or an importable one, as in a config; None if it is the network itself."""
+    if isinstance(model, str) or (isinstance(model, dict) and isinstance(model.get("name"), str)):
+        return model
+    return None
+
+
+def as_model(model: Any, data: Dataset, seed: int) -> Model:
+    """The user's network. A class that does not ask for a width is built once, as it is where a config names it."""
+    facts, named = facts_of(data), model_name(model)
+    with seeded(seed, "model"):
+        if named is not None:
+            return ByWidth(model_factory(name_of(named), options_of(named), facts.example[:1], facts.classes))
+        if isinstance(model, type):
+            return ByWidth(factory_of(model, {}, facts.example[:1], facts.classes, model.__name__))
+    if not callable(model) and not isinstance(model, Mapping):
+        raise ConfigError(
+            f"model is {model!r}, but it should be a network, a function of the width that makes one, a name, such as "
+            "'heterofl-cnn', or a dictionary with a network for every level"
+        )
+    given: Model = model
+    return given
+
+
+def as_proxy(data: Any) -> Examples:
+    """Public examples, from whatever a user has."""
+    if isinstance(data, Dataset):
+        return data.train
+    return sources.load(data).train if is_source(data) else examples_from(data)
+
+
+def is_source(data: Any) -> bool:
+    """Whether this is the name of a data set that Potluck knows; a name that could be neither that nor a folder's is
+    refused."""
+    if not isinstance(data, str):
+        return False
+    known = {each.name for each in sources.catalogue()}
+    if data not in known and os.sep not in data and not Path(data).is_dir():
+        raise DataError(f"there is no folder '{data}', and {unknown('data set', data, known)}")
+    return data in known
+
+
+def as_dataset(data: Any, test: Any, seed: int) -> Dataset:
+    """The user's data, divided into what clients hold and what models are scored on."""
+    if isinstance(data, Dataset):
+        return data
+    if is_source(data):
+        return sources.load(data)
+    examples = examples_from(data)
+    if isinstance(test, float):
+        kept, scored = hold_out(examples, test, seed)
+    else:
+        kept, scored = examples, examples_from(test)
+    return Dataset(kept, scored, classes=int(max(kept.targets.max(), scored.targets.max())) + 1)
+
+
+def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]:
+    """Examples to train on and a random share of them to score on."""
+    held = math.ceil(len(examples) * share)
+    if not 0 < held < len(examples):
+        raise DataError(f"test is {share}, which leaves {held} of {len(examples)} examples to score on; try 0.2")
+    order = torch.randperm(len(examples), generator=stream(seed, "test"))
+    return tuple(
+        replace(examples, inputs=examples.inputs[part], targets=examples.targets[part])  # type: ignore[return-value]
+        for part in (order[held:], order[:held])
+    )
+
+
+def recheck(settings: Checked, section: str) -> Checked:
+    """The same settings with types and ranges checked, which their constructor does not do."""
+    values = ((name, getattr(settings, name)) for name in fields_of(type(settings)))
+    table = {name: value for name, value in values if value is not None}  # not given
+    return read_table(type(settings), table, section, type(settings).__name__, Origin())
