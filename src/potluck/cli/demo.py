@@ -6,9 +6,12 @@ import shutil
 import sys
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from potluck.cli.show import console, percent, progress_bar, say
-from potluck.cli.summary import Summary, comparison, summarise
+from rich.box import SIMPLE_HEAD
+
+from potluck.cli.show import console, in_bytes, percent, progress_bar, quantity, say, table_of
+from potluck.cli.summary import Summary, summarise
 from potluck.core.engine import Engine
 from potluck.engines import make_engine
 from potluck.study.config import Config, parse_config
@@ -19,8 +22,8 @@ from potluck.study.schema import Origin, Table
 LEVELS = {"server": 1.0, "laptop": 0.5, "phone": 0.25, "watch": 0.125}
 LARGEST, SMALLEST = "server", "watch"
 
-SMALL, STRONG, EVERYBODY = "FedAvg, smallest model", "FedAvg, strong devices only", "HeteroFL, everybody"
-LOW_RANK, COMPOSED = "FedHM, everybody", "FLANC, everybody"
+SMALL, STRONG = "FedAvg, smallest", "FedAvg, strong"
+EVERYBODY, LOW_RANK, COMPOSED = "HeteroFL", "FedHM", "FLANC"
 RUNS: dict[str, Table] = {
     SMALL: {"name": "fedavg", "width": LEVELS[SMALLEST]},
     STRONG: {"name": "fedavg", "width": LEVELS[LARGEST]},
@@ -28,6 +31,11 @@ RUNS: dict[str, Table] = {
     LOW_RANK: {"name": "fedhm"},
     COMPOSED: {"name": "flanc"},
 }
+WIDEST = max(map(len, RUNS))
+NOTES = (
+    "A dash means that a device class gets no model: the network is too large for it.",
+    "FedHM's levels are ranks, not widths: a small one takes more MACs and bytes than a narrow network.",
+)
 
 
 def demo_config(method: Table, seed: int) -> Config:
@@ -53,7 +61,13 @@ def run_demo(out: Path, seed: int) -> None:
     folder = unused(out)
     console.print(
         "40 devices of four sizes hold different digits; none shows its data to anybody.\n"
-        "A server's network is full width, a laptop's 1/2, a phone's 1/4, a watch's 1/8 (of FedHM: their rank).\n"
+        "A server's network is full width, a laptop's 1/2, a phone's 1/4, a watch's 1/8.\n\n"
+        f"{SMALL}: one network that even a watch can run, for all\n"
+        f"{STRONG}: the full network, trained by servers alone\n"
+        f"{EVERYBODY}: every device trains the part of the full network that fits\n"
+        f"{LOW_RANK}: every device trains a low-rank factorisation that it can afford\n"
+        f"{COMPOSED}: networks of all widths are composed of one basis\n",
+        highlight=False,
     )
     engine = make_engine("local")
     try:
@@ -61,9 +75,9 @@ def run_demo(out: Path, seed: int) -> None:
     finally:
         engine.close()
     console.print()
-    console.print(comparison("What each device class ends up with", runs))
-    for sentence in verdict(runs):
-        console.print(sentence)
+    console.print(by_method(runs))
+    for sentence in (*NOTES, verdict(runs)):
+        console.print(sentence, highlight=False)
     say(f"\nSaved in {folder}. Next, try:")
     heterofl = folder / directory_name(EVERYBODY)
     for command in (
@@ -83,35 +97,39 @@ def command_name() -> str:
 def play(title: str, config: Config, folder: Path, engine: Engine) -> Summary:
     """One of the demo's runs, with a progress bar."""
     directory = folder / directory_name(title)
-    with progress_bar(f"{title:<28}") as bar:
+    with progress_bar(f"{title:<{WIDEST}}") as bar:
         execute(from_config(config), engine, config.resolved(), directory, watcher=bar)
     return summarise(directory)
 
 
-def verdict(runs: dict[str, Summary]) -> list[str]:
-    """What the figures say, whoever wins."""
-    strong, small = runs[STRONG].accuracy[LARGEST], runs[SMALL].accuracy[SMALLEST]
-    sentences: list[str] = []
-    for title in (EVERYBODY, LOW_RANK, COMPOSED):
-        name, found = title.partition(",")[0], runs[title].accuracy
-        best, level = max((accuracy or 0, level) for level, accuracy in found.items())
-        sentences += [
-            compare_words(name, "the largest model", found[LARGEST], "only strong devices taking part", strong),
-            compare_words(name, f"its best model ({level})", best, "one small model for all", small),
-            compare_words(name, "on a watch, its model", found[SMALLEST], "the small model for all", small),
-        ]
-    return [
-        *sentences,
-        "FedHM's levels are ranks, not widths: a small one has more parameters and MACs than a narrow network has.",
-        "A dash means that a device class gets no model: the network is too large for it.",
-    ]
+def by_method(runs: dict[str, Summary]) -> Any:
+    """A row per method: what every device class gets, then what it cost in all."""
+    columns: dict[str, list[str]] = {"": list(runs)}
+    for level in LEVELS:
+        columns[level] = [percent(run.accuracy.get(level)).removesuffix(" %") for run in runs.values()]
+    columns["MACs"] = [quantity(run.macs) for run in runs.values()]
+    columns["bytes"] = [in_bytes(run.bytes_down + run.bytes_up) for run in runs.values()]
+    columns["seconds"] = [f"{run.seconds:.1f}" for run in runs.values()]
+    table = table_of("Accuracy in % by device class, and what it cost in all", columns)
+    table.box, table.collapse_padding = SIMPLE_HEAD, True  # the usual lines would take more than 80 columns
+    return table
 
 
-def compare_words(name: str, what: str, ours: float | None, than: str, theirs: float | None) -> str:
-    """One comparison of a method with a baseline, as a sentence."""
-    gap = 100 * ((ours or 0) - (theirs or 0))
-    word = "beats" if gap > 0 else "loses to" if gap < 0 else "equals"
-    return f"{name}: {what} at {percent(ours)} {word} {than} at {percent(theirs)} ({gap:+.1f} points)."
+def verdict(runs: dict[str, Summary]) -> str:
+    """What the figures say in a sentence, whoever wins."""
+    largest, smallest = best_of_all(runs, LARGEST), best_of_all(runs, SMALLEST)
+    large, alone = (percent(runs[title].accuracy[LARGEST]) for title in (largest, STRONG))
+    small, for_all = (percent(runs[title].accuracy[SMALLEST]) for title in (smallest, SMALL))
+    return (
+        f"In short: where every device takes part, the best network for a {LARGEST} is {largest}'s with {large} "
+        f"(strong devices alone: {alone}), and the best for a {SMALLEST} is {smallest}'s with {small} "
+        f"(one small network for all: {for_all})."
+    )
+
+
+def best_of_all(runs: dict[str, Summary], level: str) -> str:
+    """Of the methods in which every device takes part, the one whose model for a level is the best."""
+    return max((EVERYBODY, LOW_RANK, COMPOSED), key=lambda title: runs[title].accuracy[level] or 0)
 
 
 def directory_name(title: str) -> str:
