@@ -98,6 +98,32 @@ def test_a_network_that_looks_at_values_is_counted_too() -> None:
     assert count_macs(Looking(), torch.zeros(1, 5)) == 35
 
 
+class Places(nn.Module):
+    """Gives its parameter away, as it is or a part of it."""
+
+    def __init__(self, part: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 5))
+        self.part = part
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.weight[: inputs.shape[1]].unsqueeze(0) if self.part else self.weight
+
+
+class Placed(nn.Module):
+    def __init__(self, part: bool) -> None:
+        super().__init__()
+        self.places, self.layer = Places(part), nn.Linear(5, 7)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.layer(inputs + self.places(inputs))
+
+
+@pytest.mark.parametrize("part", [True, False], ids=["a view", "all of it"])
+def test_a_module_that_gives_its_parameter_away_is_counted_too(part: bool) -> None:
+    assert count_macs(Placed(part), torch.zeros(1, 6, 5)) == 6 * 35
+
+
 def test_counting_leaves_statistics_alone() -> None:
     net = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 7)).train()
     count_macs(net, torch.ones(1, 5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -78,9 +79,21 @@ def repeated(example: Tensor, count: int = 2) -> Tensor:
 
 def flops(net: nn.Module, inputs: Tensor) -> int:
     """Floating-point operations of a forward pass, two for a multiply-accumulate."""
-    with FlopCounterMode(display=False) as counter:
+    counter = FlopCounterMode(display=False)
+    counter.mod_tracker = Untracked()  # type: ignore[assignment]
+    with counter:
         observe(net, [inputs])
     return int(counter.get_total_flops())
+
+
+class Untracked(nullcontext[None]):
+    """In the place of the counter's record of which module runs.
+
+    The total is all we need, and the record asks every output that requires a gradient for the operation that made it,
+    which a view of a parameter does not have while gradients are off.
+    """
+
+    parents = frozenset(("Global",))
 
 
 def paper_count(counter: Counter, net: nn.Module, example: Tensor) -> int | None:
