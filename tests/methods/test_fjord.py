@@ -256,3 +256,33 @@ def test_it_learns_at_every_level() -> None:
     assert min(found["full"], found["half"]) > 0.85, found
     assert found["quarter"] > 0.7, found
     assert found["eighth"] > 0.35, found
+
+
+class Buffered(nn.Module):
+    """Buffers that are in no state: one as wide as the network, and one that says in which order rows are read."""
+
+    def __init__(self, width: float) -> None:
+        super().__init__()
+        hidden = round(4 * width)
+        self.body, self.head = nn.Linear(1, hidden), nn.Linear(hidden, 2)
+        self.table = nn.Parameter(torch.randn(3, hidden))
+        self.register_buffer("scale", torch.arange(1.0, hidden + 1), persistent=False)
+        self.register_buffer("order", torch.tensor([2, 0, 1]), persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(inputs) * self.scale + self.table[self.order].sum(0))
+        return logits
+
+
+def test_buffers_that_are_in_no_state_are_each_networks_own() -> None:
+    method, example = FjORD(), (torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
+    ctx = Context(Task(ByWidth(Buffered), LEVELS, 2, heads(LEVELS, HEAD), example), 0, seed=1)
+    net, job = localized(method, WIDE, ctx)
+    assert "scale" not in job.payload
+    inner, wide = net.inner[0], dict(net.widest.named_parameters())
+    expected = BATCH[0] @ wide["body.weight"][:2].T + wide["body.bias"][:2]
+    expected = expected * torch.tensor([1.0, 2.0]) + wide["table"][:, :2].sum(0)
+    expected = expected @ wide["head.weight"][:, :2].T + wide["head.bias"]
+    torch.testing.assert_close(net.narrow(inner, BATCH[0]), expected)
+    exported = method.export(method.init(ctx), HALF, ctx)
+    torch.testing.assert_close(exported(BATCH[0]), expected)

@@ -17,3 +17,9 @@ def test_forgetting_leaves_weights_and_normalises_by_the_batch() -> None:
     torch.testing.assert_close(
         net.eval()(torch.tensor([[1.0], [3.0]])), torch.tensor([[-1.0], [1.0]]), rtol=1e-4, atol=1e-4
     )
+
+
+def test_what_a_state_does_not_have_is_no_statistic() -> None:
+    net = nn.Sequential(nn.BatchNorm1d(1))
+    net[0].register_buffer("scratch", torch.zeros(1), persistent=False)
+    assert statistic_names(net) == ["0.running_mean", "0.running_var", "0.num_batches_tracked"]

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from outputs import Output
 from potluck.core.errors import ModelError
 from potluck.core.types import Level
 from potluck.parts.head import check_outputs, find_head
@@ -40,6 +41,21 @@ class Language(nn.Module):
         return self.out(mixed) if isinstance(self.out, nn.Linear) else mixed @ self.embed.weight.T
 
 
+class Named(nn.Module):
+    """Returns an output object; `own`: its head is a parameter of the network itself."""
+
+    def __init__(self, own: bool) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 6)
+        self.out = nn.Identity() if own else nn.Linear(6, 3)
+        if own:
+            self.rows = nn.Parameter(torch.randn(3, 6))
+
+    def forward(self, inputs: Tensor) -> Output:
+        hidden = self.out(self.body(inputs))
+        return Output(logits=hidden @ self.rows.T if hasattr(self, "rows") else hidden, hidden_states=(hidden,))
+
+
 class Cosine(nn.Module):
     """A head with a temperature: one row per class, and one number that belongs to no class."""
 
@@ -69,6 +85,8 @@ FOUR = torch.zeros(1, 4)
         (Language(tied=True), torch.zeros(1, 5, dtype=torch.long), 11, ()),
         (nn.Sequential(nn.Linear(4, 5), nn.AdaptiveAvgPool1d(3)), FOUR, 3, ()),
         (nn.Sequential(nn.Linear(4, 6), Cosine()), FOUR, 3, ("1.weight",)),
+        (Named(own=False), FOUR, 3, ("out.weight", "out.bias")),
+        (Named(own=True), FOUR, 3, ("rows",)),
     ],
     ids=[
         "last of two",
@@ -82,6 +100,8 @@ FOUR = torch.zeros(1, 4)
         "tied",
         "none",
         "only what has a row per class",
+        "an output object",
+        "a parameter of a network with an output object",
     ],
 )
 def test_the_head_is_the_last_layer_with_a_row_per_class(
@@ -130,10 +150,10 @@ def test_a_network_that_cannot_run_on_the_data_is_refused(net: nn.Module, exampl
         check_outputs(net, example, 3, HALF)
 
 
-def test_a_network_that_returns_no_tensor_is_refused() -> None:
+def test_a_network_whose_logits_are_not_clear_is_refused() -> None:
     class Pair(nn.Module):
         def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
             return inputs, inputs
 
-    with pytest.raises(ModelError, match="must return a tensor of logits, but it returns tuple"):
+    with pytest.raises(ModelError, match=r"returns tuple \(0: a tensor of shape \(1, 4\), 1: .* is not clear"):
         check_outputs(Pair(), FOUR, 4, HALF)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.core.data import Examples
+from potluck.core.logits import logits_of
 from potluck.core.types import Goal, Task, Tensors
 
 Score = dict[str, float]
@@ -40,7 +41,7 @@ def sums_over(
     device = next((tensor.device for tensor in (*net.parameters(), *net.buffers())), torch.device("cpu"))
     for index in torch.split(chosen, batch_size):
         inputs, targets = (each.to(device) for each in examples.take(index))
-        logits = net(inputs)
+        logits = logits_of(net(inputs))
         sums = sums_of(logits, inputs, targets, goal)
         if local is not None:
             has, owned = local.classes[index].to(device), local.owned[index].to(device)

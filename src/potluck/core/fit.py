@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from potluck.core.logits import logits_of
 from potluck.core.types import Batch, Phase, Tensors, Train
 
 
@@ -118,4 +119,4 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def plain_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """Cross-entropy of the network's logits."""
     inputs, targets = batch
-    return cross_entropy(net(inputs), targets)
+    return cross_entropy(logits_of(net(inputs)), targets)

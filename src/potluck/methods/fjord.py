@@ -31,6 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.core.fit import cross_entropy
+from potluck.core.logits import logits_of
 from potluck.core.method import Method, recipient
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
@@ -117,8 +118,9 @@ class FjORD(Method):
 
     def held(self, payload: Tensors, level: Level, ctx: Context) -> Tensors:
         """The tensors of the network of this level, by the names it knows them by."""
-        own, names = self.own(ctx), (name for name, _ in plan_between(ctx, ctx.task.largest, level).entries)
-        return {name: payload[owned(level, name) if name in own else name] for name in names}
+        own, plan = self.own(ctx), plan_between(ctx, ctx.task.largest, level)
+        wires = {name: owned(level, name) if name in own else name for name, _ in plan.entries}
+        return {name: payload[wire] for name, wire in wires.items() if wire in payload}  # buffers may be in no state
 
 
 def inner_network(level: Level, ctx: Context) -> nn.Module:
@@ -141,16 +143,16 @@ def distilled_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """CE(F_max, y) + CE(F_p, softmax(F_max)), p drawn from the client's widths, F_max a constant in the second term."""
     inputs, targets = batch
     inner = draw(net)
-    logits: Tensor = net(inputs)
+    logits = logits_of(net(inputs))
     loss = cross_entropy(logits, targets)
-    return loss if inner is None else loss + distillation(inner(inputs), logits)
+    return loss if inner is None else loss + distillation(logits_of(inner(inputs)), logits)
 
 
 def drawn_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """CE(F_p, y), p drawn from the client's widths (FjORD, sec. 3.1)."""
     inputs, targets = batch
     inner = draw(net)
-    return cross_entropy((inner or net)(inputs), targets)
+    return cross_entropy(logits_of((inner or net)(inputs)), targets)
 
 
 def draw(net: nn.Module) -> Callable[[Tensor], Tensor] | None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from torch import nn
 
 from potluck.core.calibration import norms
+from potluck.core.names import own_name
 
 
 def statistic_names(net: nn.Module) -> list[str]:
     """The names of the running statistics in the network's state."""
-    return [f"{name}.{kind}" for name, norm in norms(net).items() for kind, _ in norm.named_buffers(recurse=False)]
+    found = ((name, norm, norm.state_dict()) for name, norm in norms(net).items())
+    return [
+        own_name(name, kind)
+        for name, norm, kept in found
+        for kind, _ in norm.named_buffers(recurse=False)
+        if kind in kept
+    ]
 
 
 def forget_statistics(net: nn.Module) -> nn.Module:

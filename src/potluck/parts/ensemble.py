@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from potluck.core.logits import logits_of
+
 
 class Ensemble(nn.Module):
     """Networks of one shape; the answer is the mean of their logits."""
@@ -16,4 +18,4 @@ class Ensemble(nn.Module):
         self.members = nn.ModuleList(members)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return torch.stack([member(inputs) for member in self.members]).mean(0)
+        return torch.stack([logits_of(member(inputs)) for member in self.members]).mean(0)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
+from potluck.core.logits import logits_of
 from potluck.core.names import own_name
 from potluck.core.observe import After, Given, observe
 from potluck.core.types import Level
@@ -18,7 +19,8 @@ def find_head(net: nn.Module, example: Tensor, classes: int) -> tuple[str, ...]:
 
     def note(name: str, layer: nn.Module, given: Given, output: object) -> None:
         rows = [own for own, p in layer.named_parameters(recurse=False) if p.dim() and len(p) == classes]
-        if rows and isinstance(output, Tensor) and output.shape[-1] == classes:
+        made = output if name else logits_of(output)
+        if rows and isinstance(made, Tensor) and made.shape[-1] == classes:
             ran.append(tuple(own_name(name, own) for own in rows))
 
     run_once(net, example, dict(net.named_modules()), note)
@@ -38,10 +40,7 @@ def run_once(
     net: nn.Module, example: Tensor, layers: Mapping[str, nn.Module] | None = None, after: After | None = None
 ) -> Tensor:
     """The network's logits for one example, in evaluation mode; `after` hears of every call of these layers."""
-    output = observe(net, [example], layers, after=after)
-    if not isinstance(output, Tensor):
-        raise ModelError(f"the network must return a tensor of logits, but it returns {type(output).__name__}")
-    return output
+    return logits_of(observe(net, [example], layers, after=after))
 
 
 def try_once(net: nn.Module, example: Tensor, level: Level) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.fit import cross_entropy, plain_loss
+from potluck.core.logits import logits_of
 from potluck.core.types import Batch, Client, Context, Loss, Tensors
 
 Fill = Literal["zero", "-inf"]
@@ -32,13 +33,13 @@ def masked_logits(logits: Tensor, mask: Tensor, fill: Fill) -> Tensor:
 def loss_zero(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """Cross-entropy with absent classes' logits at 0, as the authors' code has it."""
     inputs, targets = batch
-    return cross_entropy(masked_logits(net(inputs), extra["mask"], "zero"), targets)
+    return cross_entropy(masked_logits(logits_of(net(inputs)), extra["mask"], "zero"), targets)
 
 
 def loss_minus_infinity(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """Cross-entropy with absent classes at probability zero, as the paper words it."""
     inputs, targets = batch
-    return cross_entropy(masked_logits(net(inputs), extra["mask"], "-inf"), targets)
+    return cross_entropy(masked_logits(logits_of(net(inputs)), extra["mask"], "-inf"), targets)
 
 
 LOSSES: dict[Masking, Loss] = {"zero": loss_zero, "-inf": loss_minus_infinity, "off": plain_loss}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from potluck.core.fit import cross_entropy
+from potluck.core.logits import logits_of
 from potluck.core.names import inside
 from potluck.core.types import Batch, Tensors
 from potluck.parts.labels import Masking, masked_logits
@@ -31,7 +32,7 @@ class HybridLoss:
 
     def __call__(self, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
         inputs, targets = batch
-        logits: Tensor = net(inputs)
+        logits = logits_of(net(inputs))
         seen = logits if self.masking == "off" else masked_logits(logits, extra["mask"], self.masking)
         loss = cross_entropy(seen, targets)
         if self.layers and self.decay:
@@ -47,10 +48,9 @@ def answers(net: nn.Module, weights: Tensors, inputs: Tensor) -> Tensor:
     net.eval()
     try:
         with torch.no_grad():
-            logits: Tensor = functional_call(net, weights, (inputs,), tie_weights=False)
+            return logits_of(functional_call(net, weights, (inputs,), tie_weights=False))
     finally:
         net.train()
-    return logits
 
 
 def softened_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.copying import copied
+from potluck.core.logits import logits_of
 from potluck.core.observe import Given, observe
 from potluck.core.random import seeded
 from potluck.core.tensors import size_in_bytes, state_of
@@ -174,6 +175,6 @@ def seconds(net: nn.Module, calls: Sequence[Sequence[Tensor]]) -> float:
 
 def step(net: nn.Module, inputs: Sequence[Tensor]) -> None:
     """Forward and backward, with gradients for parameters and for inputs that want them."""
-    outputs = net(*inputs)
+    outputs = logits_of(net(*inputs))
     leaves = [leaf for leaf in (*net.parameters(), *inputs) if leaf.requires_grad]
     torch.autograd.grad(outputs, leaves, torch.ones_like(outputs), allow_unused=True)

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from potluck.core.copying import copied
 from potluck.core.errors import ModelError
+from potluck.core.logits import LOGITS, entries_of
 from potluck.core.observe import Given, listening, undisturbed
 from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
 from potluck.parts.trace.general import fresh, unknown
@@ -198,10 +199,11 @@ def placed(net: nn.Module, place: list[str], note: Callable[[str, object], None]
 
 def tensors_in(output: object) -> list[Tensor]:
     """The tensors in what a module gives."""
-    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+    leaves = ([leaf] if isinstance(leaf, Tensor) else tensors_in(entries_of(leaf)) for leaf in tree_leaves(output))
+    return [tensor for each in leaves for tensor in each]
 
 
 def output_tensors(output: object) -> list[Tensor]:
     """The tensors that a network's user sees: the logits of an output that has some, or else all of them."""
-    logits = output.get("logits") if isinstance(output, Mapping) else None
+    logits = entries_of(output).get(LOGITS)
     return tensors_in(output if logits is None else logits)
