@@ -55,16 +55,18 @@ class Layers(nn.Sequential):
         )
 
 
-def federation(method: Method, rounds: int = ROUNDS, seed: int = 0) -> tuple[Site, Fleet]:
+def federation(
+    method: Method, rounds: int = ROUNDS, seed: int = 0, levels: tuple[Level, ...] = FLEET_LEVELS
+) -> tuple[Site, Fleet]:
     """Eight clients, two of each level, each without one of the four classes."""
     examples = clouds(320, seed=0)
     lacking = [(examples.targets != id % CLOUDS).nonzero().flatten()[id::CLIENTS] for id in range(CLIENTS)]
     pool = Pool(examples, Holdings.of_lists(lacking))
     example = (torch.zeros(1, 8), torch.zeros(1, dtype=torch.long))
     settings = Train(lr=0.05, epochs=2, batch_size=10)
-    head = heads(FLEET_LEVELS, ("5.weight", "5.bias"))
-    task = Task(ByWidth(Layers), FLEET_LEVELS, CLOUDS, head, example, settings, rounds)
-    return Site(Recipe(method, task, seed), pool), Fleet(FLEET_LEVELS, Blocks(), pool, seed)
+    head = heads(levels, ("5.weight", "5.bias"))
+    task = Task(ByWidth(Layers), levels, CLOUDS, head, example, settings, rounds)
+    return Site(Recipe(method, task, seed), pool), Fleet(levels, Blocks(), pool, seed)
 
 
 def everything(site: Site) -> Batch:
@@ -92,14 +94,16 @@ def usable(state: Tensors, level: Level, site: Site, fleet: Fleet, server: Serve
     return net
 
 
-def learned(method: Method, rounds: int = ROUNDS, seed: int = 0) -> dict[str, float]:
+def learned(
+    method: Method, rounds: int = ROUNDS, seed: int = 0, levels: tuple[Level, ...] = FLEET_LEVELS
+) -> dict[str, float]:
     """The accuracy of every level's network after some rounds with everybody."""
-    site, fleet = federation(method, rounds, seed)
+    site, fleet = federation(method, rounds, seed, levels)
     server, test = serving(site), clouds(400, seed=1)
     state = first_state(method, site.context(0))
     for round in range(rounds):
         ctx = site.context(round)
         state, ledger = server.play(state, draw_cohort(method, fleet, 1.0, MACS, ctx), ctx)
         assert not ledger.failures
-    models = {level.name: usable(state, level, site, fleet, server) for level in FLEET_LEVELS}
+    models = {level.name: usable(state, level, site, fleet, server) for level in levels}
     return {name: evaluate(net, test)["accuracy"] for name, net in models.items()}

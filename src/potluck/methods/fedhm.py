@@ -18,7 +18,9 @@ Departures:
   sum to one; in the authors' code they do not, and rows shrink.
 - A client that lacks classes has no say in their rows, also with the whole network.
 - Batch-norm statistics are measured by the clients, as in HeteroFL; the authors score with those of the batch.
-- A layer that factors would not make smaller stays whole at that level.
+- A layer that factors would not make smaller stays whole at that level. A level below 1 at which all do is refused.
+- 1x1 convolutions stay whole only beside a larger one that reads the same input, as shortcuts do: elsewhere they may be
+  most of a network. The papers' networks have no others.
 - Weights of grouped convolutions, if asked for, are decomposed group by group.
 - `share` chooses ranks from the spectra for a budget; the authors left the choice of ρ open.
 - A network starts from the weights that it is made with. `resnet18` and `resnet34` draw theirs as the authors do, from
@@ -53,6 +55,7 @@ from potluck.parts.lowrank.diagnosis import diagnosis
 from potluck.parts.lowrank.layers import Unrolled, bias_name, factor_names, replace_layers
 from potluck.parts.lowrank.loss import TEACHER, HybridLoss
 from potluck.parts.lowrank.mean import ProductMean
+from potluck.parts.lowrank.savings import require_savings
 from potluck.parts.lowrank.survey import Survey, survey
 
 Score = Literal["gamma", "-1/gamma"]
@@ -98,6 +101,7 @@ class FedHM(Method):
     def init(self, ctx: Context) -> Tensors:
         if self.share != "rank" and self.svd != "exact":
             raise ConfigError(f"[method] share is '{self.share}', which needs all singular values: let svd be 'exact'")
+        require_savings(self.survey(ctx), ctx.task.levels, by_rank=self.share == "rank")
         state = state_of(self.network({}, ctx))
         state |= {norms_name(name): torch.zeros(2) for name in self.layers(ctx)}
         if self.share == "seconds":
@@ -163,7 +167,7 @@ class FedHM(Method):
 
     def explain(self, level: Level, ctx: Context) -> dict[str, str]:
         found = self.survey(ctx)
-        ranks = self.ranks(level, self.init(ctx), ctx)
+        ranks = self.ranks(level, {} if self.share == "rank" else self.init(ctx), ctx)
         no_gain = (
             "whole: factors of this rank would be no smaller" if level.ratio < WHOLE.ratio else "whole: the ratio is 1"
         )

@@ -162,23 +162,56 @@ class Mobile(nn.Module):
         return logits
 
 
-MOBILE = {"stem": FIRST_LAYER, "deep": GROUPED, "point": POINT, "last": GROUPED, "head": HEAD}
+MOBILE = {"stem": FIRST_LAYER, "deep": GROUPED, "last": GROUPED, "head": HEAD}
 
 
-@pytest.mark.parametrize("start", [None, 1, 2, 100])
-def test_a_network_with_nothing_to_put_into_factors(start: int | None) -> None:
+@pytest.mark.parametrize(("start", "layers"), [(None, ["point"]), (1, ["point"]), (2, []), (100, [])])
+def test_a_pointwise_convolution_is_put_into_factors(start: int | None, layers: list[str]) -> None:
     found = look(Mobile(), start)
+    assert list(found.layers) == layers
+    assert found.whole == {**MOBILE, **({} if layers else {"point": "it comes before the end"})}
+
+
+def test_a_network_with_nothing_to_put_into_factors() -> None:
+    found = look(Mobile(), whole=["point"])
     assert found.layers == {}
     assert found.ranks(0.5) == {}
-    assert found.whole == MOBILE
+    assert found.whole == {**MOBILE, "point": NAMED}
 
 
 @pytest.mark.parametrize("name", MOBILE)
 def test_a_name_in_factor_overrules_a_default(name: str) -> None:
     net = Mobile()
     found = look(net, factor=[name])
-    assert list(found.layers) == [name]
+    assert set(found.layers) == {name, "point"}
     assert found.whole == {other: reason for other, reason in MOBILE.items() if other != name}
+    runs(net, found, IMAGE)
+
+
+class Branches(nn.Module):
+    """What reads the same: a 1x1 beside a 3x3, and two 1x1 beside each other; then a 1x1 on its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.small, self.large = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1)
+        self.one, self.other = nn.Conv2d(8, 8, 1, stride=2), nn.Conv2d(8, 8, 1, stride=2)
+        self.alone = nn.Conv2d(8, 8, 1)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.stem(images)
+        x = self.small(x) + self.large(x)
+        x = self.one(x) + self.other(x)
+        logits: Tensor = self.head(self.alone(x).mean((2, 3)))
+        return logits
+
+
+def test_a_1x1_convolution_stays_whole_only_beside_a_larger_one() -> None:
+    net = Branches()
+    found = look(net)
+    assert list(found.layers) == ["large", "one", "other", "alone"]
+    assert found.whole == {"stem": FIRST_LAYER, "small": POINT, "head": HEAD}
     runs(net, found, IMAGE)
 
 
@@ -279,6 +312,39 @@ class Doubled(nn.Conv2d):
         return 2 * super().forward(inputs)
 
 
+class Drawn(nn.Linear):
+    """A linear layer with other first weights."""
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight)
+
+
+class Gained(nn.Linear):
+    """A linear layer with one more parameter, which somebody may want to load."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.gain = nn.Parameter(torch.ones(()))
+
+
+class Flipped(nn.Conv2d):
+    """Computes otherwise, but not in its forward."""
+
+    def _conv_forward(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return super()._conv_forward(inputs, weight.flip(-1), bias)
+
+
+def test_a_subclass_that_computes_what_its_base_does_is_put_into_factors() -> None:
+    net = chain(nn.Linear(8, 8), Drawn(8, 8), nn.Linear(8, 8))
+    found = looks_at_row(net)
+    assert list(found.layers) == ["b", "c"]
+    runs(net, found, ROW)
+
+
+def gained() -> nn.Module:
+    return chain(nn.Linear(8, 8), Gained(8, 8), nn.Linear(8, 8))
+
+
 def tied() -> nn.Module:
     net = chain(*eight())
     net.c.weight = net.b.weight  # type: ignore[union-attr]
@@ -307,8 +373,8 @@ def frozen() -> nn.Module:
     return net
 
 
-def subclassed() -> nn.Module:
-    first, second, third = nn.Conv2d(8, 8, 3, padding=1), Doubled(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+def subclassed(kind: type[nn.Conv2d] = Doubled) -> nn.Module:
+    first, second, third = (layer(8, 8, 3, padding=1) for layer in (nn.Conv2d, kind, nn.Conv2d))
     return nn.Sequential(
         OrderedDict(
             image=nn.Unflatten(1, (8, 1, 1)), a=first, b=second, c=third, row=nn.Flatten(), head=nn.Linear(8, 2)
@@ -424,9 +490,11 @@ LEFT_WHOLE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "tied": (tied, "it shares its weight with another layer"),
     "tied to an embedding": (tied_to_embedding, "it shares its weight with another layer"),
     "frozen": (frozen, "it is frozen"),
-    "a class of its own": (subclassed, "it is a Doubled, "),
+    "a class of its own": (subclassed, "it is a Doubled, which computes otherwise than the Conv2d"),
+    "another convolution inside": (lambda: subclassed(Flipped), "it is a Flipped, "),
+    "one more parameter": (gained, "it has tensors beside its weight and bias"),
     "weight norm": (normalised_by_a_hook, "its weight is computed from other parameters"),
-    "parametrized weight norm": (normalised_by_parametrization, "it is a ParametrizedLinear, "),
+    "parametrized weight norm": (normalised_by_parametrization, "its weight is computed from other parameters"),
     "pruned": (pruned, "its weight is computed from other parameters"),
     "under two names": (twice, "the network has it under several names"),
     "never called": (NeverCalled, "the network does not call it as a layer"),
@@ -482,7 +550,7 @@ def test_the_projection_of_attention_stays_whole() -> None:
 
     net = Attends()
     found = looks_at_row(net, factor=["attention"])
-    assert found.whole["attention.out_proj"].startswith("it is a NonDynamicallyQuantizableLinear")
+    assert found.whole["attention.out_proj"] == "the network does not call it as a layer"
     assert list(found.layers) == ["b", "c"]
     runs(net, found, ROW)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from potluck.core.copying import copied
 from potluck.core.errors import ModelError
-from potluck.core.observe import observe
+from potluck.core.observe import Given, observe
 from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
 from potluck.parts.match import blocks_around, check_names, is_inside, setting_for
 
@@ -19,10 +19,12 @@ DECLARED = "low_rank_from"  # the attribute in which a network names its first l
 
 FIRST_LAYER = "it is the first layer"
 HEAD = "it makes the logits"
-POINT = "its kernel is 1x1"
+POINT = "its kernel is 1x1, and a larger one reads the same input"
 GROUPED = "its channels are in groups"
 NAMED = "it is named in whole"
 READ = "the network reads its weight itself"
+
+COMPUTES = ("__call__", "forward", "_conv_forward")  # what a layer computes with
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,12 @@ def survey(
     name layers or blocks for which the defaults do not hold; the most specific name wins, and `whole` a tie.
     """
     found = {name: module for name, module in net.named_modules() if isinstance(module, Layer)}
-    order = calls(copied(net), example, found)
+    given = first_inputs(copied(net), example, found)
+    order = list(given)
     named = {"whole": whole, "factor": factor}
     check_names(named, (name for name, _ in net.named_modules()))
     ranked = [*order, *(name for name in found if name not in order)]
-    usual = {name: usual_reason(net, name, order, head) for name in ranked}
+    usual = {name: usual_reason(net, name, given, head) for name in ranked}
     declared = getattr(net, DECLARED, None)
     said_by, start = (f"the network's {DECLARED}", declared) if start is None else ("rho", start)
     front, first = before(usual, order, said_by, start)
@@ -74,32 +77,36 @@ def survey(
     return Survey(layers, {name: reason for name, reason in reasons.items() if reason})
 
 
-def calls(net: nn.Module, example: Sequence[Tensor], names: Iterable[str], training: bool = False) -> list[str]:
-    """Which of these layers a network calls, in the order of their first call."""
-    called: dict[str, None] = {}
+def first_inputs(
+    net: nn.Module, example: Sequence[Tensor], names: Iterable[str], training: bool = False
+) -> dict[str, object]:
+    """What each of these layers that a network calls is first given, in the order of their first calls."""
+    given: dict[str, object] = {}
     layers = {name: net.get_submodule(name) for name in names}
     two = [tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example]  # batch norm cannot train on one
-    observe(net, two, layers, before=lambda name, *_: called.setdefault(name), training=training)
-    return list(called)
+
+    def note(name: str, layer: nn.Module, inputs: Given) -> None:
+        given.setdefault(name, inputs[0])
+
+    observe(net, two, layers, before=note, training=training)
+    return given
 
 
 def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
     """Why a layer cannot be put into factors, whatever the user wants."""
     layer = net.get_submodule(name)
-    if type(layer) not in (nn.Conv2d, nn.Linear):
-        return f"it is a {type(layer).__name__}, which may compute otherwise than the layer it is made from"
+    base = nn.Linear if isinstance(layer, nn.Linear) else nn.Conv2d
+    if any(getattr(type(layer), each, None) is not getattr(base, each, None) for each in COMPUTES):
+        return f"it is a {type(layer).__name__}, which computes otherwise than the {base.__name__} it is made from"
     if name not in order:
         return "the network does not call it as a layer"
     if not isinstance(layer.weight, nn.Parameter):
         return "its weight is computed from other parameters"
     if not layer.weight.requires_grad:
         return "it is frozen"
-    if (
-        layer._forward_hooks
-        or layer._forward_pre_hooks
-        or layer._backward_hooks
-        or {"forward", "_conv_forward"} & set(vars(layer))
-    ):
+    if set(layer.state_dict()) - {"weight", "bias"}:
+        return "it has tensors beside its weight and bias"
+    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or set(COMPUTES) & set(vars(layer)):
         return "it has hooks or a forward of its own"
     places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
     if places[id(layer)] > 1:
@@ -110,18 +117,29 @@ def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
     return ""
 
 
-def usual_reason(net: nn.Module, name: str, order: Sequence[str], head: Collection[str]) -> str:
+def usual_reason(net: nn.Module, name: str, given: Mapping[str, object], head: Collection[str]) -> str:
     """Why a layer is left whole unless it is named in `factor`."""
     layer = net.get_submodule(name)
     if f"{name}.weight" in head:
         return HEAD
-    if name == next(iter(order), None):
+    if name == next(iter(given), None):
         return FIRST_LAYER
     if isinstance(layer, nn.Conv2d) and layer.groups > 1:
         return GROUPED
-    if isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):
-        return POINT
-    return ""
+    return POINT if is_shortcut(net, name, given) else ""
+
+
+def is_shortcut(net: nn.Module, name: str, given: Mapping[str, object]) -> bool:
+    """Whether a layer is a 1x1 convolution beside a larger one, as in the shortcuts that FedHM leaves whole."""
+    if kernel_of(net.get_submodule(name)) != (1, 1):
+        return False
+    beside = [net.get_submodule(other) for other, inputs in given.items() if inputs is given.get(name)]
+    return any(kernel_of(layer) not in (None, (1, 1)) for layer in beside)
+
+
+def kernel_of(layer: nn.Module) -> tuple[int, ...] | None:
+    """The kernel of a convolution whose channels are all in one group."""
+    return layer.kernel_size if isinstance(layer, nn.Conv2d) and layer.groups == 1 else None
 
 
 def before(
@@ -152,7 +170,7 @@ def runs_with(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -
     """Whether a network runs, in training and in evaluation, and calls the factors that replace these layers."""
     trial = replace_layers(copied(net), dict.fromkeys(names, 1))
     try:
-        called = {name for training in (True, False) for name in calls(trial, example, names, training)}
+        called = {name for training in (True, False) for name in first_inputs(trial, example, names, training)}
     except Exception:  # whatever a network does when a layer is not what it expects
         return False
     return called == set(names)
