@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-processors lint type check bench bench-rivals clean
+.PHONY: help setup demo test test-slow test-processors lint type check bench bench-rivals clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: $(STAMP)  ## five federations of unequal devices on handwritten digits, si
 
 test: $(STAMP)  ## run the tests (a few minutes on 2 cores)
 	$(BIN)/pytest -n 2
+
+test-slow: $(STAMP)  ## the tests that are not needed at every change
+	$(BIN)/pytest -n 2 -m slow
 
 # What other processors do: other kernels, which round otherwise where memory is laid out otherwise.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
