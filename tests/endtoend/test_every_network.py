@@ -36,11 +36,11 @@ def pairs() -> list[object]:
     return found
 
 
-def run(name: str, method: str) -> Result:
+def run(name: str, method: str, data: object = None) -> Result:
     """One round of four clients."""
     return potluck.run(
         model=CASES[name].build(),
-        data=CASES[name].data(),
+        data=CASES[name].data() if data is None else data,
         method=method,
         levels=LEVELS,
         clients=4,
@@ -82,3 +82,10 @@ def test_it_runs_is_exported_and_scored(name: str, method: str) -> None:
             assert type(net(inputs)) is type(case.build()(inputs))
     assert sizes == sorted(sizes, reverse=True)
     assert method == "fedavg" or sizes[-1] < sizes[0]
+
+
+def test_a_pair_of_tensors_may_have_a_label_for_every_position() -> None:
+    inputs, targets = CASES["tied"].data().train.take(torch.arange(32))
+    result = run("tied", "heterofl", (inputs, targets))
+    assert not result.metrics[-1]["failed"]
+    assert result.export("watch")(inputs[:1]).shape == (1, 6, 12)

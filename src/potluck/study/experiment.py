@@ -127,11 +127,11 @@ def facts_of(data: Dataset) -> Facts:
 
 def local_part(data: Dataset, holdings: AnyHoldings) -> LocalShare | None:
     """Which client every test example belongs to. Where holdings are drawn when asked for, clients share examples, and
-    none is one client's."""
+    none is one client's; an example with a label for every position is of no class."""
     if data.goal != "classes" or not isinstance(holdings, Holdings):
         return None
-    every = torch.arange(len(data.train)), torch.arange(len(data.test))
-    return local_share(data.train.labels(every[0]), holdings, data.test.labels(every[1]), data.classes)
+    train, test = (each.labels(torch.arange(len(each))) for each in (data.train, data.test))
+    return local_share(train, holdings, test, data.classes) if train.dim() == 1 else None
 
 
 def usable(device: str) -> str:
