@@ -63,10 +63,11 @@ def test_a_network_without_layers_to_put_into_factors_is_refused(by_rank: bool) 
     ("found", "told"),
     [
         (Survey({}, {}), "(it has no linear layer and no convolution in two dimensions)"),
+        (Survey({}, {"tied": "it shares its weight"}), "(tied: it shares its weight); choose another method"),
         (Survey({}, {f"c{n}": GROUPED for n in range(5)}), "(c0, c1, c2 and 2 more: its channels are in groups)"),
         (Survey({"thin": Unrolled(8, 1, 1, 1, 1, True)}, {}), "(thin: factors of any rank would be no smaller)"),
     ],
-    ids=["no layers", "many layers", "a layer that no rank makes smaller"],
+    ids=["no layers", "nothing that may be named", "many layers", "a layer that no rank makes smaller"],
 )
 def test_reasons_are_told_once_each(found: Survey, told: str) -> None:
     with pytest.raises(ModelError) as caught:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from potluck.core.errors import ModelError
 from potluck.core.types import Level
 from potluck.parts.lowrank.layers import Unrolled
-from potluck.parts.lowrank.survey import Survey
+from potluck.parts.lowrank.survey import USUAL, Survey
 
 NO_RANK = "factors of any rank would be no smaller"
 SHOWN = 3  # layers that an error names for each reason
@@ -22,9 +22,9 @@ def require_savings(found: Survey, levels: Iterable[Level], by_rank: bool = True
             continue
         told = f"level '{level.name}' (ratio {level.ratio:g}) would train the whole network"
         if not largest:
+            more = "name layers in factor, or " if any(why.startswith(USUAL) for why in found.whole.values()) else ""
             raise ModelError(
-                f"{told}: no layer of it can be put into factors ({obstacles(found)}); name layers in factor, or "
-                "choose another method"
+                f"{told}: no layer of it can be put into factors ({obstacles(found)}); {more}choose another method"
             )
         raise ModelError(
             f"{told}: factors of such a rank are no smaller than the layers; choose a ratio of at most "

@@ -23,6 +23,8 @@ POINT = "its kernel is 1x1, and a larger one reads the same input"
 GROUPED = "its channels are in groups"
 NAMED = "it is named in whole"
 READ = "the network reads its weight itself"
+BEFORE = "it comes before"
+USUAL = (FIRST_LAYER, HEAD, POINT, GROUPED, BEFORE)  # reasons that a name in `factor` overrules
 
 COMPUTES = ("__call__", "forward", "_conv_forward")  # what a layer computes with
 
@@ -70,7 +72,7 @@ def survey(
     reasons = {name: obstacle(net, name, order) or (NAMED if chosen[name] == "whole" else "") for name in ranked}
     for name in ranked:
         if not reasons[name] and chosen[name] != "factor":
-            reasons[name] = usual[name] or (f"it comes before {first}" if name in front else "")
+            reasons[name] = usual[name] or (f"{BEFORE} {first}" if name in front else "")
     for name in unreplaceable(net, example, [name for name in ranked if not reasons[name]]):
         reasons[name] = READ
     layers = {name: Unrolled.of(found[name]) for name in ranked if not reasons[name]}
