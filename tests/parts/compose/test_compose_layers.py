@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from potluck.core.ways.way import lay_out
 from potluck.parts.compose import layers as parts
 from potluck.parts.compose.layers import Bank, compose, compose_layers, orthogonality
 
@@ -123,6 +124,19 @@ def test_a_single_picture_without_a_batch_is_taken_too() -> None:
     picture = torch.randn(4, 7, 7)
     torch.testing.assert_close(composed(picture), grouped(picture))
     assert grouped(picture).shape == (6, 5, 5)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_images_may_have_their_channels_last(stride: int) -> None:
+    images = torch.randn(3, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+    for net in both_forms(nn.Conv2d(4, 6, 3, stride=stride), 2, 5):
+        learned = []
+        for form in (torch.contiguous_format, torch.channels_last):
+            lay_out(net, form)
+            net.zero_grad()
+            net(images.contiguous(memory_format=form)).square().mean().backward()
+            learned.append({name: parameter.grad for name, parameter in net.named_parameters()})
+        torch.testing.assert_close(learned[1], learned[0], rtol=1e-4, atol=1e-5)
 
 
 def test_in_groups_the_weight_is_never_made_unless_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

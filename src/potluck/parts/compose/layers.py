@@ -145,7 +145,7 @@ def grouped_convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, inputs: Tenso
     batch = inputs if inputs.dim() == dims + 2 else inputs[None]
     groups = batch.reshape(-1, basis.shape[1], *batch.shape[2:])
     pieces = module._conv_forward(groups, basis, None)  # with the layer's own stride, padding and dilation
-    mixed = pieces.view(len(batch), -1, *pieces.shape[2:])
+    mixed = pieces.reshape(len(batch), -1, *pieces.shape[2:])
     outputs = MIX[dims](mixed, coefficients[(...,) + (None,) * dims], module.bias)
     return outputs if inputs.dim() == dims + 2 else outputs[0]
 
