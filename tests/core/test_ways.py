@@ -117,6 +117,18 @@ def test_only_images_are_laid_out_anew() -> None:
         assert CHANNELS_LAST.batch((inputs, targets))[0] is inputs
 
 
+@pytest.mark.parametrize("shape", [(5, 1, 4, 6), (5, 1, 1, 1), (1, 1, 3, 1), (0, 1, 4, 4)])
+def test_a_single_channel_comes_last_too(shape: tuple[int, ...]) -> None:
+    """Both layouts are one in memory, but PyTorch goes by the strides."""
+    images = torch.randn(shape)
+    found, _ = CHANNELS_LAST.batch((images, torch.arange(len(images))))
+    assert found.stride() == (shape[2] * shape[3], 1, shape[3], 1)
+    assert torch.equal(found, images)
+    if len(images):
+        seen = F.conv2d(found, torch.randn(3, 1, 1, 1))
+        assert seen.is_contiguous(memory_format=LAST)
+
+
 @pytest.mark.parametrize("way", [PLAIN, SWIFT, Way(stack=8)])
 def test_other_ways_take_a_batch_as_it_is(way: Way) -> None:
     batch = torch.randn(5, 3, 4, 4), torch.arange(5)

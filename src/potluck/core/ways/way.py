@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.fit import descends_plainly
@@ -45,8 +45,8 @@ class Way:
             return cls(stack=int(stacked[1]))
         if name not in (PLAIN, SWIFT, CHANNELS_LAST):
             raise ConfigError(
-                f"[engine] step is {name!r}, but it should be 'auto', 'plain', 'swift', 'channels-last' or such as "
-                "'stacked-8'"
+                f"[engine] step is {name!r}, but it should be 'counted', 'auto', 'plain', 'swift', 'channels-last' or "
+                "such as 'stacked-8'"
             )
         return cls(swift=name != PLAIN, channels_last=name == CHANNELS_LAST)
 
@@ -72,9 +72,15 @@ class Way:
     def batch(self, batch: Batch) -> Batch:
         """A batch as this way keeps it in memory."""
         inputs, targets = batch
-        if self.channels_last and inputs.dim() == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-        return inputs, targets
+        return with_channels_last(inputs) if self.channels_last and inputs.dim() == 4 else inputs, targets
+
+
+def with_channels_last(images: Tensor) -> Tensor:
+    """Images whose channels are next to each other; a single channel lies like that anyway, but must say so."""
+    _, channels, high, wide = images.shape
+    if channels > 1:
+        return images.contiguous(memory_format=torch.channels_last)
+    return images.contiguous().as_strided(images.shape, (high * wide, 1, wide, 1))
 
 
 def lay_out(net: nn.Module, form: torch.memory_format) -> None:
