@@ -89,6 +89,7 @@ def contestants(contest: Contest, data: Path, tuned: dict[str, str]) -> dict[str
     """Everybody who takes part."""
     entered: dict[str, Callable[[], float]] = {
         "Potluck, plain": partial(ours, contest, "plain"),
+        "Potluck, default": partial(ours, contest, "counted"),
         "Potluck, tuned": partial(ours, contest, "auto", note=tuned),
         f"bare loop, {cores()} processes": partial(bare.trainings_per_second, contest.name, cores()),
     }
@@ -111,10 +112,11 @@ def figures(names: list[str] | None = None) -> list[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             data = contest.write(Path(folder))
             rates = in_turns(contestants(contest, data, tuned), REPEATS)
-        plain, best = rates["Potluck, plain"], rates["Potluck, tuned"]
+        plain, usual, best = (rates[f"Potluck, {step}"] for step in ("plain", "default", "tuned"))
         for who, measured in rates.items():
             spread = f"{min(measured):,.4g} to {max(measured):,.4g}"
-            note = f"tuned is {ratio(best, measured):.2f}x of it, plain {ratio(plain, measured):.2f}x"
+            sides = {"tuned": best, "default": usual, "plain": plain}
+            note = ", ".join(f"{side} is {ratio(own, measured):.2f}x of it" for side, own in sides.items())
             note = f"training steps: {tuned.get('full')}" if measured is best else note
             found.append(Figure(contest.title, who, median(measured), "trainings/s", f"{spread}; {note}"))
         if not RIVALS.exists():

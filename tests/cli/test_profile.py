@@ -61,7 +61,7 @@ def test_every_part_that_was_timed_is_told(potluck, config, tmp_path, monkeypatc
 
 def test_tuning_is_a_part_of_its_own(potluck, config, tmp_path, monkeypatch):
     monkeypatch.setattr("potluck.core.ways.trial.TURNS", 1)
-    monkeypatch.setattr("potluck.core.ways.trial.STACKS", ())
+    monkeypatch.setattr("potluck.study.tuning.SHARE", 1e9)
     arguments = ("--set", "engine.step=auto", "--set", "task.rounds=1", "--out", tmp_path / "run")
     told, (profile,) = profiled(potluck, monkeypatch, config, *arguments, "--profile")
     rows = require_complete(told, profile)

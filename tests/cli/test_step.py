@@ -15,7 +15,7 @@ def one_sentence(told):
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("engine.step=fast", "[engine] step is 'fast', but it should be 'auto', 'plain', 'swift', 'channels-last'"),
+        ("engine.step=fast", "[engine] step is 'fast', but it should be 'counted', 'auto', 'plain', 'swift'"),
         ("engine.step.big=stacked-0", "[engine] step is 'stacked-0'"),
         ("engine.step.tiny=swift", "[engine] step names the level 'tiny', but the levels are big, small"),
         ("engine.step=8", "step"),
@@ -42,7 +42,7 @@ def test_other_ways_on_resume_are_one_sentence(potluck, config, tmp_path):
 
 def test_the_config_beside_a_run_gives_it_again(potluck, config, tmp_path, monkeypatch):
     monkeypatch.setattr("potluck.core.ways.trial.TURNS", 1)
-    monkeypatch.setattr("potluck.core.ways.trial.STACKS", ())
+    monkeypatch.setattr("potluck.study.tuning.SHARE", 1e9)
     auto = ("--set", "engine.step=auto", "--set", "method.static_norm=false")
     assert potluck("run", config, *FEW, *auto, "--out", tmp_path / "run").code == 0
     assert potluck("run", tmp_path / "run" / "config.toml", "--out", tmp_path / "again").code == 0

@@ -301,7 +301,7 @@ def dropping(p: float) -> Callable[[float], nn.Module]:
 
 def test_dropout_is_refused_in_words() -> None:
     site = site_of(dropping(0.2))
-    with pytest.raises(ConfigError, match=r"stacked, since '2' drops units .* choose engine\.step = 'plain' or 'auto'"):
+    with pytest.raises(ConfigError, match=r"stacked, since '2' drops units .* choose engine\.step = 'counted'"):
         at_once(site, jobs_of(site))
     harmless = site_of(dropping(0.0))
     require_close(harmless, jobs_of(harmless), 1e-5)

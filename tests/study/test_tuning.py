@@ -7,9 +7,8 @@ import pytest
 from small_experiment import SMALL, StopAfter, content, run_config, without_seconds, write_config
 
 from potluck.core.errors import ConfigError, PotluckError, RunError
-from potluck.core.ways import trial
 from potluck.core.ways.step import same_ways, ways_of
-from potluck.study import run, watchers
+from potluck.study import run
 from potluck.study.config import read_config
 from potluck.study.experiment import from_config
 from potluck.study.recipes import recipe_table
@@ -41,7 +40,7 @@ def test_a_setting_is_a_way_for_every_level(step, ways):
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        ("fast", r"\[engine\] step is 'fast', but it should be 'auto', 'plain'"),
+        ("fast", r"\[engine\] step is 'fast', but it should be 'counted', 'auto', 'plain'"),
         ({"big": "stacked-0"}, r"\[engine\] step is 'stacked-0', but it should be"),
         ({"tiny": "plain"}, r"\[engine\] step names the level 'tiny', but the levels are big, small"),
     ],
@@ -51,9 +50,10 @@ def test_a_setting_that_means_nothing_is_refused(step, says):
         ways_of(step, LEVELS)
 
 
-def test_auto_for_one_level_is_refused_in_words_that_help():
-    with pytest.raises(ConfigError) as caught:
-        ways_of({"big": "auto"}, LEVELS)
+@pytest.mark.parametrize("step", ["auto", "counted"])
+def test_a_choice_for_one_level_is_refused_in_words_that_help(step):
+    with pytest.raises(ConfigError, match=f"step is '{step}' for level 'big'") as caught:
+        ways_of({"big": step}, LEVELS)
     assert "should be 'auto'" not in str(caught.value)
 
 
@@ -70,6 +70,10 @@ def test_auto_for_one_level_is_refused_in_words_that_help():
         ("auto", "auto", True),
         ("auto", {"big": "stacked-8"}, True),
         ("auto", "plain", True),
+        ("counted", "counted", True),
+        ("counted", "auto", True),
+        ("counted", {"big": "stacked-8"}, True),
+        ("counted", "plain", True),
     ],
 )
 def test_settings_that_mean_the_same(one, other, same):
@@ -79,35 +83,42 @@ def test_settings_that_mean_the_same(one, other, same):
 
 # ---- the choice ----
 
+PLAINLY = {"big": "plain", "small": "plain"}
+
 
 @pytest.mark.parametrize(
-    ("seconds", "way"),
+    ("seconds", "counted", "way"),
     [
-        ({"plain": 1.0}, "plain"),
-        ({"plain": 1.0, "swift": 0.98}, "plain"),  # hardly faster
-        ({"plain": 1.0, "swift": 0.97}, "plain"),
-        ({"plain": 1.0, "swift": 0.969}, "swift"),
-        ({"plain": 1.0, "swift": 0.96, "stacked-8": 0.2, "channels-last": 0.5}, "stacked-8"),
-        ({"plain": 1.0, "swift": 1.5, "stacked-8": 2.0}, "plain"),
-        ({"plain": 0.0, "swift": 0.0}, "plain"),
+        ({"plain": 1.0, "swift": 0.98}, "plain", "plain"),  # hardly faster
+        ({"plain": 1.0, "swift": 0.97}, "plain", "plain"),
+        ({"plain": 1.0, "swift": 0.969}, "plain", "swift"),
+        ({"plain": 1.0, "swift": 0.96, "stacked-8": 0.2, "channels-last": 0.5}, "plain", "stacked-8"),
+        ({"plain": 1.0, "swift": 1.5, "stacked-8": 2.0}, "plain", "plain"),
+        ({"plain": 0.0, "swift": 0.0}, "plain", "plain"),
+        ({"plain": 1.0, "swift": 1.02}, "swift", "swift"),  # as good as what was counted
+        ({"plain": 1.0, "swift": 1.04}, "swift", "plain"),
+        ({"plain": 1.0, "swift": 0.5}, "channels-last", "swift"),
+        ({"plain": 1.0}, "swift", "swift"),  # there was no time for another
+        ({}, "swift", "swift"),
     ],
 )
-def test_the_fastest_is_chosen_if_it_is_worth_it(seconds, way):
-    assert fastest({"big": seconds}, LEVELS) == {"big": way, "small": "plain"}
+def test_the_fastest_is_chosen_if_it_is_worth_it(seconds, counted, way):
+    assert fastest({"big": seconds}, {**PLAINLY, "big": counted}) == {"big": way, "small": "plain"}
 
 
 def test_every_level_has_a_choice_of_its_own_in_the_order_of_the_levels():
     timed = {"small": {"plain": 2.0, "stacked-8": 1.0}, "big": {"plain": 2.0, "swift": 1.0}}
-    found = fastest(timed, iter(LEVELS))
+    found = fastest(timed, PLAINLY)
     assert found == {"big": "swift", "small": "stacked-8"}
     assert list(found) == LEVELS
-    assert fastest({}, LEVELS) == {"big": "plain", "small": "plain"}
+    assert fastest({}, CHOSEN) == CHOSEN
 
 
-def test_the_choice_in_a_sentence():
-    timed = {"big": {"plain": 3.0, "swift": 2.0}, "small": {"plain": 2.0}}
-    assert told({"big": "swift", "small": "plain", "absent": "plain"}, timed) == (
-        "Training steps: big swift (1.50x), small plain, absent plain"
+def test_the_choice_in_a_sentence_with_what_it_won():
+    timed = {"big": {"plain": 3.0, "swift": 2.0}, "small": {"plain": 2.0, "swift": 3.0}, "short": {"plain": 1.0}}
+    assert told({"big": "swift", "small": "plain", "short": "channels-last", "absent": "plain"}, timed) == (
+        "Training steps: big swift (1.50x as fast as plain), small plain (nothing is faster), "
+        "short channels-last (counted, not timed), absent plain (counted, not timed)"
     )
 
 
@@ -125,7 +136,7 @@ class Timing:
     def __init__(self, says):
         self.says, self.asked = says, 0
 
-    def __call__(self, experiment, engine, state, macs):
+    def __call__(self, experiment, engine, state, costs, counted, clock):
         self.asked += 1
         assert not experiment.recipe.ways
         return self.says
@@ -214,7 +225,7 @@ def test_the_choice_is_written_down_before_the_first_round(config, tmp_path, tim
 def test_the_choice_shows_in_the_bits_and_the_pins_alone_give_them_again(config, tmp_path, whole, timing):
     run_config(whole / "config.toml", tmp_path / "again")
     run_config(config, tmp_path / "pinned", "engine.step.big=channels-last", "engine.step.small=stacked-3")
-    run_config(config, tmp_path / "plain")
+    run_config(config, tmp_path / "plain", "engine.step=plain")
     assert timing.asked == 0
     assert outcome(whole) == outcome(tmp_path / "again") == outcome(tmp_path / "pinned")
     assert outcome(whole)[1] != outcome(tmp_path / "plain")[1]
@@ -280,7 +291,7 @@ def test_other_ways_on_resume_are_refused(config, tmp_path, timing):
             run_config(config, tmp_path / "run", asked, resume=True)
         message = str(caught.value)
         assert f"{CHOSEN!r} there" in message
-        assert "'auto' takes over the first" in message
+        assert "'counted' and 'auto' take over the first" in message
         assert content(tmp_path / "run") == before
 
 
@@ -301,7 +312,7 @@ def test_ways_written_otherwise_are_the_same(config, tmp_path):
 
 
 def test_runs_from_before_there_were_ways_are_plain(config, tmp_path):
-    interrupted_with(config, tmp_path / "run")
+    interrupted_with(config, tmp_path / "run", "engine.step=plain")
     path = tmp_path / "run" / "config.toml"
     path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith("step =")))
     with pytest.raises(RunError, match=r"engine\.step is 'plain' there and 'swift' here"):
@@ -332,9 +343,11 @@ def test_a_mistake_that_is_mended_is_not_in_the_way(config, tmp_path, override, 
 
 @pytest.fixture
 def haste(monkeypatch):
-    """Every way is timed once; those that there are stay few."""
-    monkeypatch.setattr(trial, "TURNS", 1)
-    monkeypatch.setattr(trial, "STACKS", (2,))
+    """Every way is timed once, however short the run is."""
+    monkeypatch.setattr("potluck.core.ways.trial.TURNS", 1)
+    monkeypatch.setattr("potluck.core.ways.trial.SECONDS", 1e9)
+    monkeypatch.setattr("potluck.core.ways.trial.SHARE", 1e9)
+    monkeypatch.setattr("potluck.study.tuning.SHARE", 1e9)
 
 
 @pytest.mark.usefixtures("haste")
@@ -344,32 +357,48 @@ def test_every_level_is_timed(config, tmp_path):
     timed = json.loads((tmp_path / "run" / "tuning.json").read_text())
     assert set(timed) == {"big", "small"}
     for seconds in timed.values():
-        assert list(seconds) == ["plain", "swift", "channels-last", "stacked-2"]
+        assert set(seconds) == {"plain", "swift", "channels-last", "stacked-3"}  # half of a cohort of six
         assert all(found > 0 for found in seconds.values())
-    assert watcher.events[0] == ("tuned", fastest(timed, LEVELS), timed)
-    assert step_in(tmp_path / "run") == fastest(timed, LEVELS)
+    counted = dict.fromkeys(LEVELS, "stacked-3")
+    assert watcher.events[0] == ("tuned", fastest(timed, counted), timed)
+    assert step_in(tmp_path / "run") == fastest(timed, counted)
     assert result.profile.seconds["tuning"] > 0
     assert result.metrics[0]["clients"] == 6  # trials are no clients of a round
 
 
+def timed_in(config, directory, *overrides):
+    run_config(config, directory, "engine.step=auto", "task.rounds=1", *overrides)
+    return set(json.loads((directory / "tuning.json").read_text()))
+
+
 @pytest.mark.usefixtures("haste")
 def test_a_level_that_no_client_of_the_first_round_has_is_timed_too(config, tmp_path):
-    run_config(config, tmp_path / "run", "engine.step=auto", "task.rounds=1", "fleet.cohort=1")
-    assert set(json.loads((tmp_path / "run" / "tuning.json").read_text())) == {"big", "small"}
+    assert timed_in(config, tmp_path / "run", "fleet.cohort=1") == {"big", "small"}
 
 
 @pytest.mark.usefixtures("haste")
 def test_a_level_that_takes_no_part_is_not_timed(config, tmp_path):
-    run_config(config, tmp_path / "run", "engine.step=auto", "task.rounds=1", "method.name=fedavg")
-    assert set(json.loads((tmp_path / "run" / "tuning.json").read_text())) == {"big"}
+    assert timed_in(config, tmp_path / "run", "method.name=fedavg") == {"big"}
     assert step_in(tmp_path / "run")["small"] == "plain"
+
+
+def test_a_run_too_short_to_try_anything_is_not_held_up(config, tmp_path):
+    """Six clients of two batches: two hundredths of that is nothing."""
+    assert timed_in(config, tmp_path / "run") == set()
+    run_config(config, tmp_path / "counted", "task.rounds=1")
+    assert step_in(tmp_path / "run") == step_in(tmp_path / "counted")
+
+
+@pytest.mark.usefixtures("haste")
+def test_a_batch_that_takes_a_second_is_not_tried(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("potluck.study.tuning.MOST_MACS", 10_000)
+    assert timed_in(config, tmp_path / "run") == set()
 
 
 @pytest.mark.usefixtures("haste")
 @pytest.mark.parametrize("ways", ["channels-last", "swift", "stacked-3"])
 def test_trials_leave_no_trace_in_the_bits(config, tmp_path, ways, monkeypatch):
-    monkeypatch.setattr(run, "fastest", lambda timed, levels: dict.fromkeys(levels, ways))
-    monkeypatch.setattr(watchers.Rounds, "tuned", lambda *told: None)
+    monkeypatch.setattr(run, "fastest", lambda timed, counted: dict.fromkeys(counted, ways))
     run_config(config, tmp_path / "auto", "engine.step=auto", "method.static_norm=false")
     run_config(config, tmp_path / "pinned", f"engine.step={ways}", "method.static_norm=false")
     assert outcome(tmp_path / "auto") == outcome(tmp_path / "pinned")
@@ -379,7 +408,6 @@ def test_trials_leave_no_trace_in_the_bits(config, tmp_path, ways, monkeypatch):
 def test_a_first_cohort_of_nobody(config, tmp_path):
     """All devices are of a level that takes no part: a run all the same, though of no use."""
     overrides = ["method.name=fedavg", "fleet.assignment={name='fixed', mix={small=1.0}}", "task.rounds=1"]
-    run_config(config, tmp_path / "plain", *overrides)
-    run_config(config, tmp_path / "run", *overrides, "engine.step=auto")
-    one, other = ((tmp_path / name / "final.safetensors").read_bytes() for name in ("plain", "run"))
-    assert one == other
+    for step in ("plain", "counted", "auto"):
+        run_config(config, tmp_path / step, *overrides, f"engine.step={step}")
+    assert len({(tmp_path / step / "final.safetensors").read_bytes() for step in ("plain", "counted", "auto")}) == 1

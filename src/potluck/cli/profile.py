@@ -8,7 +8,7 @@ from potluck.cli.show import table_of
 from potluck.study.result import Profile
 
 PARTS = {
-    "tuning": "trying ways to train",
+    "tuning": "choosing how to train",
     "planning": "drawing cohorts",
     "extraction": "cutting out what each client is sent",
     "transport": "moving tensors and headers to and from workers",

@@ -13,9 +13,8 @@ from potluck.core.guard import require_tensors
 from potluck.core.own_score import score_own
 from potluck.core.types import Job, Tensors, Update
 from potluck.core.ways.together import train_stacked
-from potluck.core.ways.trial import try_ways
 
-WORKS: dict[str, Work] = {"train": train, "calibrate": calibrate, "score": score_own, "tune": try_ways}
+WORKS: dict[str, Work] = {"train": train, "calibrate": calibrate, "score": score_own}
 
 
 def perform(site: Site, jobs: Sequence[Job], personal: Sequence[Tensors]) -> Iterator[tuple[Update, Tensors]]:

@@ -64,7 +64,7 @@ def run(
     seed: int = 0,
     engine: str = "local",
     workers: int = 0,
-    step: Step = "plain",
+    step: Step = "counted",
     device: str = "cpu",
     out: str | Path | None = None,
     resume: bool = False,
@@ -79,7 +79,8 @@ def run(
     tensors, or any `torch.utils.data.Dataset` of (input, label) pairs; `test` is more of the same, or the share of your
     own data to hold out. `proxy` is more of the same that everybody may have, for methods that train on public data.
     With `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
-    `step="auto"` finds the fastest way to run each level's training steps first.
+    `step` says how training steps are run: "counted" chooses a fast way by what can be counted, "auto" times some ways
+    first, "plain" is PyTorch as it is.
     Each evaluated round prints a line to stderr; `watcher=None` keeps quiet, and an object with some of the methods of
     `potluck.Watcher` is told what happens.
 

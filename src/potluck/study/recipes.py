@@ -23,7 +23,7 @@ from potluck.core.random import seeded
 from potluck.core.recipe import Recipe, table_digest, weights_digest
 from potluck.core.tensors import raw_bytes, state_of
 from potluck.core.types import Batch, Goal, Level, Task
-from potluck.core.ways.step import AUTO, ways_of
+from potluck.core.ways.step import TO_BE_CHOSEN, ways_of
 from potluck.parts.head import find_embeddings, find_head
 from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import Config, name_of, options_of
@@ -220,6 +220,6 @@ def rebuilt(config: Config) -> Recipe:
             f"this machine builds the recipe {recipe.run[:12]}, but the run has {str(config.recipe.get('run'))[:12]}: "
             "the network, its weights or a setting differ"
         )
-    if config.engine.step == AUTO:
+    if config.engine.step in TO_BE_CHOSEN:
         return recipe
     return replace(recipe, ways=ways_of(config.engine.step, [level.name for level in recipe.task.levels]))

@@ -2,7 +2,7 @@
 
 config.toml            the resolved config, before the first round
 costs.json             what each level costs
-tuning.json            the seconds of each way to train, if the fastest was to be found
+tuning.json            the seconds of each way to train, if ways were timed
 metrics.jsonl          one line per round
 checkpoint/            the state after the last finished round
 personal/              what stays on clients, a file each, if the method keeps anything there
@@ -116,7 +116,8 @@ class RunDirectory:
         levels = config.get("fleet", {}).get("levels", {})
         if not changed and not same_ways(step_of(there), step_of(config), levels):
             changed = [
-                f"engine.step is {step_of(there)!r} there and {step_of(config)!r} here ('auto' takes over the first)"
+                f"engine.step is {step_of(there)!r} there and {step_of(config)!r} here ('counted' and 'auto' take over "
+                "the first)"
             ]
         if changed:
             raise RunError(f"{self.path} holds a run of another config: {'; '.join(changed)}")
@@ -125,11 +126,12 @@ class RunDirectory:
         """How the run's clients are trained."""
         return step_of(read_toml(self.config))
 
-    def settle(self, ways: dict[str, str], timed: Mapping[str, Mapping[str, float]]) -> None:
-        """Write down how the run's clients are trained, and the seconds by which that was chosen."""
+    def settle(self, ways: dict[str, str], timed: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        """Write down how the run's clients are trained, and the seconds by which that was chosen, if it was."""
         config = read_toml(self.config)
         config["engine"] = {**config.get("engine", {}), "step": ways}
-        write_atomically(self.path / "tuning.json", json.dumps(timed, indent=1).encode())
+        if timed is not None:
+            write_atomically(self.path / "tuning.json", json.dumps(timed, indent=1).encode())
         write_atomically(self.config, write_toml(config).encode())
 
     def rewind(self) -> Progress:

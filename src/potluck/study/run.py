@@ -8,10 +8,11 @@ from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import ConfigError
 from potluck.core.server import Server, first_state
-from potluck.core.store import Memory, Reading
+from potluck.core.store import Reading
 from potluck.core.types import Level
-from potluck.core.ways.step import AUTO, Step, ways_of
+from potluck.core.ways.step import AUTO, TO_BE_CHOSEN, Step, ways_of
 from potluck.parts.cost.level import LevelCost
+from potluck.study.counting import count_ways
 from potluck.study.deployed import Deployed, client_model, level_model
 from potluck.study.experiment import Experiment
 from potluck.study.play import Play
@@ -33,7 +34,7 @@ def execute(
 ) -> Result:
     """Run an experiment to its end; with a directory it is recorded there and can be resumed at any round."""
     watcher, clock = watcher or Nobody(), Clock()
-    if step_of(config) != AUTO:
+    if step_of(config) not in TO_BE_CHOSEN:
         ways_of(step_of(config), [level.name for level in experiment.task.levels])  # refused before anything is written
     if directory is None:
         costs = experiment.costs()
@@ -56,18 +57,19 @@ def tuned(
     watcher: Watcher,
     clock: Clock,
 ) -> Experiment:
-    """The experiment with a way to train for every level: the one that is asked for, or the fastest."""
-    levels = [level.name for level in experiment.task.levels]
-    if step != AUTO:
-        return experiment.trained_in(ways_of(step, levels))
+    """The experiment with a way to train for every level: the one that is asked for, or one that is chosen here."""
+    if step not in TO_BE_CHOSEN:
+        return experiment.trained_in(ways_of(step, [level.name for level in experiment.task.levels]))
     with clock.spent_in_all("tuning"):
-        engine.open(experiment.site, experiment.desk, Memory(), clock)
         state = first_state(experiment.method, experiment.site.context(0))
-        timed = time_ways(experiment, engine, state, {cost.level: cost.macs for cost in costs})
-    ways = fastest(timed, levels)
+        ways, timed = count_ways(experiment, state, costs), None
+        if step == AUTO:
+            timed = time_ways(experiment, engine, state, costs, ways, clock)
+            ways = fastest(timed, ways)
     if run:
         run.settle(ways, timed)
-    watcher.tuned(ways, timed)
+    if timed is not None:
+        watcher.tuned(ways, timed)
     return experiment.trained_in(ways)
 
 

@@ -55,7 +55,7 @@ class EngineSection:
 
     name: str = "local"
     workers: Annotated[int, Ge(0)] = 0  # processes; 0 for one per core
-    step: Step = "plain"  # how clients are trained: "auto" for the fastest way, a way, or one for each level
+    step: Step = "counted"  # how clients are trained: "counted" or "auto" choose a way; or a way, or one for each level
     device: str = "cpu"  # where networks are: "cpu" or "cuda"
 
 

@@ -1,4 +1,4 @@
-"""Choosing how each level's clients are trained: candidates are timed for a moment, the choice is written down.
+"""Choosing by the clock how each level's clients are trained: ways are timed for a moment, the choice is written down.
 
 Timing differs from one moment to the next, so a choice is made once: it goes into the run's config before the first
 round, and whoever resumes the run, or runs that config again, gets the same bits.
@@ -6,24 +6,52 @@ round, and whoever resumes the run, or runs that config again, gets the same bit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
+from potluck.core.clock import Clock
 from potluck.core.engine import Engine
-from potluck.core.server import draw_cohort
-from potluck.core.types import Job, Tensors
+from potluck.core.guard import epochs_of
+from potluck.core.store import Memory
+from potluck.core.types import Client, Job, Tensors
+from potluck.core.ways.trial import SHARE, Plan, try_ways
 from potluck.core.ways.way import PLAIN
+from potluck.parts.cost.level import LevelCost
+from potluck.study.counting import first_cohort, load_of, sample_job
 from potluck.study.experiment import Experiment
 
-GAIN = 0.97  # of the plain way's time: what is hardly faster is not worth another rounding
+GAIN = 0.97  # of the counted way's time: what is hardly faster is not worth another rounding
+LEAST_BATCHES = 4  # to try a way besides the plain one; a level that may not try even so many is not timed
+MOST_MACS = 1 << 35  # of a batch's forward pass, which is a second or two for a core; two would take too long
 
 Timed = dict[str, dict[str, float]]
 """Seconds of a client's training by level and way."""
 
 
-def time_ways(experiment: Experiment, engine: Engine, state: Tensors, macs: Mapping[str, int]) -> Timed:
-    """Try all candidates for every level, on a client of the first round where there is one."""
-    updates = list(engine.map([job] for job in trials(experiment, state, macs)))
+def time_ways(
+    experiment: Experiment,
+    engine: Engine,
+    state: Tensors,
+    costs: Sequence[LevelCost],
+    counted: Mapping[str, str],
+    clock: Clock,
+) -> Timed:
+    """Time ways to train every level that trains long enough, beginning with the one that was counted."""
+    cohort, plans, jobs = first_cohort(experiment, costs), dict[str, Plan](), list[Job]()
+    for level in experiment.admitted():
+        job, load = sample_job(experiment, state, level, cohort), load_of(experiment, level, costs, cohort)
+        own = [client for client in cohort if client.level == level] or [job.client]
+        batches = batches_of(experiment, job, own) * experiment.task.rounds / engine.places
+        if SHARE * batches >= LEAST_BATCHES and load.examples * load.macs <= MOST_MACS:
+            plans[level.name] = Plan(load, batches, counted[level.name])
+            jobs.append(replace(job, work="tune"))
+    if not jobs:
+        return {}
+    jobs.sort(key=lambda job: -plans[job.client.level.name].load.macs)  # the longest first
+    site = replace(experiment.site, works={"tune": partial(try_ways, plans)})
+    engine.open(site, experiment.desk, Memory(), clock)
+    updates = list(engine.map([job] for job in jobs))
     return {
         update.client.level.name: {name: float(seconds) for name, seconds in update.payload.items()}
         for update in updates
@@ -31,31 +59,33 @@ def time_ways(experiment: Experiment, engine: Engine, state: Tensors, macs: Mapp
     }
 
 
-def trials(experiment: Experiment, state: Tensors, macs: Mapping[str, int]) -> Iterator[Job]:
-    """A job for every level, the longest first; a large client of the first cohort lends its data."""
-    ctx = experiment.site.context(0)
-    cohort = draw_cohort(experiment.method, experiment.fleet, experiment.settings.fleet.cohort, macs, ctx)
-    for level in sorted(experiment.admitted(), key=lambda level: -macs[level.name]):
-        own = [client for client in cohort if client.level == level]
-        others = [replace(client, level=level) for client in cohort]
-        client = max(own or others or [experiment.fleet.client(0, level)], key=lambda client: client.size)
-        yield Job(client, 0, experiment.method.distribute(state, client, ctx), "tune", experiment.recipe.run)
+def batches_of(experiment: Experiment, job: Job, clients: Sequence[Client]) -> int:
+    """How many batches these clients train on in a round."""
+    epochs = epochs_of(experiment.method, job, experiment.site.context(0))
+    size = experiment.task.train.batch_size
+    return sum(-(-epochs.examples(client, experiment.task) // size) for client in clients)
 
 
-def fastest(timed: Timed, levels: Iterable[str]) -> dict[str, str]:
-    """For every level the fastest way, the plain one where it is as good."""
-    chosen = dict.fromkeys(levels, PLAIN)
+def fastest(timed: Timed, counted: Mapping[str, str]) -> dict[str, str]:
+    """For every level the fastest way; the counted one where it is as good, or nothing else was timed."""
+    chosen = dict(counted)
     for level, seconds in timed.items():
-        best = min(seconds, key=lambda name: seconds[name])
-        if seconds[best] < GAIN * seconds[PLAIN]:
-            chosen[level] = best
+        if len(seconds) > 1:
+            usual = counted[level] if counted[level] in seconds else PLAIN
+            best = min(seconds, key=lambda name: seconds[name])
+            chosen[level] = best if seconds[best] < GAIN * seconds[usual] else usual
     return chosen
 
 
 def told(ways: Mapping[str, str], timed: Timed) -> str:
-    """The choice in a sentence, with how much faster it is than the plain way."""
-    found = [
-        f"{level} {way} ({timed[level][PLAIN] / timed[level][way]:.2f}x)" if way != PLAIN else f"{level} {way}"
-        for level, way in ways.items()
-    ]
-    return f"Training steps: {', '.join(found)}"
+    """The choice in a sentence, with what it won over the plain way."""
+    return f"Training steps: {', '.join(told_of(level, way, timed.get(level, {})) for level, way in ways.items())}"
+
+
+def told_of(level: str, way: str, seconds: Mapping[str, float]) -> str:
+    """The choice for a level."""
+    if way not in seconds or len(seconds) == 1:
+        return f"{level} {way} (counted, not timed)"
+    if way == PLAIN:
+        return f"{level} {way} (nothing is faster)"
+    return f"{level} {way} ({seconds[PLAIN] / seconds[way]:.2f}x as fast as plain)"

@@ -96,5 +96,5 @@ def require_stackable(net: nn.Module) -> None:
     if dropping:
         raise ConfigError(
             f"clients cannot be trained stacked, since '{dropping[0]}' drops units at random for each on its own; "
-            "choose engine.step = 'plain' or 'auto'"
+            "choose engine.step = 'counted' or 'plain'"
         )

@@ -1,9 +1,14 @@
-"""Trying ways to train on a client's own data: how long each takes, and whether it gives what the plain way gives."""
+"""Trying ways to train on a client's own data: how long each takes, if it computes what the plain way does.
+
+Trying is short. A level has a few seconds, and a small share of what its training takes in the whole run. A way that
+falls behind is dropped.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
 
 import torch
@@ -11,70 +16,105 @@ from torch import nn
 
 from potluck.core.client import Site, train_in
 from potluck.core.errors import UpdateError
-from potluck.core.tensors import copied
 from potluck.core.types import Job, Tensors
+from potluck.core.ways.agree import agrees
+from potluck.core.ways.counted import Load, stack_for
 from potluck.core.ways.together import train_stacked
 from potluck.core.ways.way import CHANNELS_LAST, PLAIN, SWIFT, Way
 
-STACKS = (8, 32)
-STACKED_SCALARS = 1 << 22  # of all clients together; beyond, a step is computing and not calling
-BATCHES = 5  # a trial is no longer than this
-SECONDS, TURNS = 0.2, 9  # a way has had enough after so much time and two turns, or so many turns
-TOLERANCE = 1e-3  # by how much the result may differ, relative to how far training moved the weights
+SECONDS = 5.0  # that trying a level's ways may take at most,
+SHARE = 0.02  # also as a share of what the level's training takes in the whole run
+TURN, BATCHES = 0.2, 5  # a turn is as many batches as take this many seconds, but at least one and at most five
+TURNS = 5
+BEHIND = (2.0, 1.2)  # times the fastest: a way that takes longer is dropped, after the first turn and after later ones
+SMALL_STACK = 8  # clients; a large stack is no faster for some networks
+AGREEING = 2  # batches that it takes, at most, to see whether a way agrees
+
+Run = Callable[[int], None]
+"""A client's training in some way, for a number of batches."""
 
 
-def candidates(net: nn.Module) -> list[str]:
-    """The ways worth trying for a network, the plain one first."""
-    size = sum(parameter.numel() for parameter in net.parameters())
-    images = any(isinstance(module, nn.Conv2d) for module in net.modules())
-    stacks = [f"stacked-{count}" for count in STACKS if count * size <= STACKED_SCALARS]
-    return [PLAIN, SWIFT, *([CHANNELS_LAST] if images else []), *stacks]
+@dataclass(frozen=True)
+class Plan:
+    """What clients of a level will do in the run."""
+
+    load: Load
+    batches: float  # that one worker trains from the first round to the last
+    first: str = PLAIN  # the way to try first, since there may be no time for more; it is known to agree
 
 
-def try_ways(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
-    """The seconds that a client's training takes in every way that gives the plain way's result, by the way's name."""
-    names = candidates(site.method.localize(job, site.context(job.round), personal))
-    runs = {name: trial(Way.called(name), site, job, personal) for name in names}
-    expected = runs[PLAIN]()
-    right = {name: run for name, run in runs.items() if name == PLAIN or agrees(run, job.payload, expected)}
-    took: dict[str, list[float]] = {name: [] for name in right}
-    while wanting := [name for name, times in took.items() if not enough(times)]:
-        for name in wanting:  # in turn, so that what disturbs one disturbs all
-            started = time.perf_counter()
-            right[name]()
-            took[name].append(time.perf_counter() - started)
-    each = {name: median(times) / Way.called(name).stack for name, times in took.items()}
+@dataclass
+class Race:
+    """Ways that take turns until their time is up."""
+
+    runs: Mapping[str, Run]
+    began: float
+    seconds: float
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether something that takes so long would end in time."""
+        return time.perf_counter() - self.began + seconds <= self.seconds
+
+    def timed(self, name: str, batches: int) -> float:
+        """The seconds of some batches in a way."""
+        started = time.perf_counter()
+        self.runs[name](batches)
+        return time.perf_counter() - started
+
+    def won(self, first: Mapping[str, float], batches: int) -> dict[str, list[float]]:
+        """The seconds of every turn, by way; each way has had a first batch, which may have been slow."""
+        took = {name: [seconds] if batches == 1 else [] for name, seconds in first.items()}
+        racing = list(first)
+        for turn in range(TURNS):
+            for name in racing:
+                if not self.has_time_for(min(took[name], default=batches * first[name])):
+                    return took
+                took[name].append(self.timed(name, batches))
+            each = {name: min(took[name]) / Way.called(name).stack for name in racing}
+            racing = [name for name in racing if each[name] <= BEHIND[turn > 0] * min(each.values())]
+            if len(racing) == 1:
+                return took
+        return took
+
+
+def try_ways(plans: Mapping[str, Plan], site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
+    """The seconds that a few batches of a client take, by way; the plain way alone if there is no time for more."""
+    began, plan = time.perf_counter(), plans[job.client.level.name]
+    names = candidates(site.method.localize(job, site.context(job.round), personal), plan)
+    race = Race({name: trial(Way.called(name), site, job, personal) for name in names}, began, SECONDS)
+    batch = race.timed(PLAIN, 1)
+    if batch < TURN:  # a good part of it may have been PyTorch making ready
+        batch = race.timed(PLAIN, 1)
+    race.seconds = min(SECONDS, SHARE * plan.batches * batch)
+    first = {PLAIN: batch}
+    for name in names[1:]:
+        way, known = Way.called(name), name == plan.first
+        if race.has_time_for(batch * (way.stack + (0 if known else AGREEING))) and (
+            known or agrees(way, site, job, personal)
+        ):
+            first[name] = race.timed(name, 1)
+    took = race.won(first, batches=max(1, min(BATCHES, int(TURN / max(batch, 1e-6)))))
+    each = {name: median(times) / Way.called(name).stack for name, times in took.items() if times}
     return {name: torch.tensor(seconds, dtype=torch.float64) for name, seconds in each.items()}, {}
 
 
-def enough(times: list[float]) -> bool:
-    """Whether a way has been timed often enough."""
-    return len(times) >= TURNS or (len(times) >= 2 and sum(times) >= SECONDS)
+def candidates(net: nn.Module, plan: Plan) -> list[str]:
+    """The ways worth trying for a network: the plain one, the one that should be the fastest, and others."""
+    images = any(isinstance(module, nn.Conv2d) for module in net.modules())
+    most = stack_for(net, plan.load)
+    stacks = [f"stacked-{count}" for count in sorted({min(SMALL_STACK, most), most}) if count > 1]
+    return list(dict.fromkeys([PLAIN, plan.first, *([CHANNELS_LAST] if images else []), SWIFT, *stacks]))
 
 
-def trial(way: Way, site: Site, job: Job, personal: Tensors) -> Callable[[], Tensors]:
-    """A short training in a given way; what the client would send back."""
+def trial(way: Way, site: Site, job: Job, personal: Tensors) -> Run:
+    """A short training in a given way."""
 
-    def run() -> Tensors:
+    def run(batches: int) -> None:
         if way.stack == 1:
-            return copied(train_in(way, site, job, personal, BATCHES)[0])
-        sent: Tensors = {}
-        for result in train_stacked(site, [job] * way.stack, [personal] * way.stack, BATCHES):
+            train_in(way, site, job, personal, batches)
+            return
+        for result in train_stacked(site, [job] * way.stack, [personal] * way.stack, batches):
             if isinstance(result, UpdateError):
                 raise result
-            sent = copied(result[0])
-        return sent
 
     return run
-
-
-def agrees(run: Callable[[], Tensors], sent: Tensors, expected: Tensors) -> bool:
-    """Whether a way works at all, and ends where the plain way does."""
-    try:
-        found = run()
-    except Exception:  # whatever a network, a loss or PyTorch says to being stacked or laid out otherwise
-        return False
-    floating = [name for name, tensor in expected.items() if tensor.is_floating_point()]
-    moved = sum(float((expected[name] - sent[name]).double().square().sum()) for name in floating if name in sent)
-    apart = sum(float((expected[name] - found[name]).double().square().sum()) for name in floating)
-    return apart <= TOLERANCE**2 * moved
