@@ -219,10 +219,8 @@ def test_every_failure_is_in_the_metrics(tmp_path):
 
 
 def test_those_who_failed_have_no_part_in_the_model(tmp_path):
-    config, plain = (
-        write_config(tmp_path, TEXT),
-        "engine.step=plain",
-    )  # in a stack, who else is in it shows in last bits
+    config = write_config(tmp_path, TEXT)
+    plain = "engine.step=plain"  # in a stack, who else is in it shows in the last bits
     clumsy = run_config(config, None, TWO, plain)
     choosy = run_config(config, None, TWO, plain, f"method.name={__name__}:Choosy")
     whole = run_config(config, None, plain)
