@@ -73,7 +73,7 @@ class Server:
 
     def run(self, directory, *extra, end=None, at=-1):
         """`potluck run` on the config into a directory."""
-        arguments = ["run", str(self.config), "--out", str(directory), *extra]
+        arguments = ["run", str(self.config), "--trust", "--out", str(directory), *extra]
         order = {"arguments": arguments, "directory": str(directory), "end": end, "at": at}
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()

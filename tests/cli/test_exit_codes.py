@@ -134,7 +134,7 @@ def test_a_users_own_source_and_network(potluck, tmp_path, monkeypatch):
     )
     text = CONFIG.replace("heterofl-cnn", "own_parts:net").replace("hidden = [4, 8, 8, 8]", "units = 12")
     (tmp_path / "own.toml").write_text(text.replace('"digits"', '"own_parts:data"'))
-    assert potluck("run", "own.toml", "--out", "run").code == 0
+    assert potluck("run", "own.toml", "--trust", "--out", "run").code == 0
     assert (tmp_path / "run" / "models" / "small.safetensors").exists()
 
 

@@ -143,7 +143,7 @@ def test_export_of_a_client(potluck, finished, tmp_path):
     client, path = sorted(kept.items())[0]
     before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     out = tmp_path / "new" / "client.safetensors"
-    told = potluck("export", finished, "--client", client, "--out", out)
+    told = potluck("export", finished, "--trust", "--client", client, "--out", out)
     assert told.code == 0, told
     assert "after 3 rounds" in told.words
     weights, about = read(out)
@@ -159,7 +159,7 @@ def test_export_of_a_client(potluck, finished, tmp_path):
 
 def test_export_of_a_client_that_never_trained(potluck, finished, tmp_path):
     client = next(id for id in range(28) if id not in kept_in(finished))
-    assert potluck("export", finished, "--client", client, "--out", tmp_path / "net.safetensors").code == 0
+    assert potluck("export", finished, "--trust", "--client", client, "--out", tmp_path / "net.safetensors").code == 0
     weights, state = (
         safetensors.torch.load_file(path) for path in (tmp_path / "net.safetensors", finished / "final.safetensors")
     )
@@ -175,7 +175,9 @@ def test_export_from_an_unfinished_run_gives_its_latest(potluck, personal, perso
     for client in kept_in(tmp_path / "two"):
         found = []
         for name in ("run", "two"):
-            told = potluck("export", tmp_path / name, "--client", client, "--out", tmp_path / f"{name}.safetensors")
+            told = potluck(
+                "export", tmp_path / name, "--trust", "--client", client, "--out", tmp_path / f"{name}.safetensors"
+            )
             assert told.code == 0, told
             assert "after 2 rounds" in told.words
             found.append(safetensors.torch.load_file(tmp_path / f"{name}.safetensors"))
@@ -189,7 +191,9 @@ def test_export_changes_nothing_in_a_run_that_was_cut_short(potluck, personal, p
     personal.run(tmp_path / "run", end="kill", at=third)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     assert any("next" in path.parts for path in before)
-    assert potluck("export", tmp_path / "run", "--client", 0, "--out", tmp_path / "net.safetensors").code == 0
+    assert (
+        potluck("export", tmp_path / "run", "--trust", "--client", 0, "--out", tmp_path / "net.safetensors").code == 0
+    )
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
@@ -206,7 +210,7 @@ def test_export_changes_nothing_in_a_run_that_was_cut_short(potluck, personal, p
     ],
 )
 def test_what_cannot_be_exported_is_refused_in_a_sentence(potluck, finished, tmp_path, arguments, says):
-    told = potluck("export", finished, *arguments, "--out", tmp_path / "net.safetensors")
+    told = potluck("export", finished, "--trust", *arguments, "--out", tmp_path / "net.safetensors")
     assert told.code == 2
     assert says in told.err
     assert len(told.err.strip().splitlines()) == 1
@@ -216,14 +220,14 @@ def test_what_cannot_be_exported_is_refused_in_a_sentence(potluck, finished, tmp
 def test_a_client_of_a_run_whose_levels_share_models_has_none_of_its_own(potluck, server, tmp_path):
     """What a client trains is not what is deployed: HeteroFL's has no statistics for its batch norm."""
     assert server.run(tmp_path / "run").status == 0
-    told = potluck("export", tmp_path / "run", "--client", 1, "--out", tmp_path / "net.safetensors")
+    told = potluck("export", tmp_path / "run", "--trust", "--client", 1, "--out", tmp_path / "net.safetensors")
     assert told.code == 2
     assert "share a model" in told.err
     assert not (tmp_path / "net.safetensors").exists()
 
 
 def test_a_run_says_where_it_saved_what(potluck, personal, tmp_path):
-    told = potluck("run", personal.config, "--out", tmp_path / "run", "--set", "task.rounds=1")
+    told = potluck("run", personal.config, "--trust", "--out", tmp_path / "run", "--set", "task.rounds=1")
     assert told.code == 0, told
     assert f"Saved in {tmp_path / 'run'}" in told.words
     assert "personal/" in told.words

@@ -175,3 +175,19 @@ def test_nothing_runs_code_it_has_read(path: Path) -> None:
 def test_no_draw_is_from_an_unseeded_generator_of_another_library(path: Path) -> None:
     assert "random" not in {name.split(".")[0] for name in imported(path)}
     assert not {name for name in calls(tree(path)) if name.startswith("numpy.random")}
+
+
+def test_a_name_becomes_code_in_one_place() -> None:
+    """Of what a text names; the two others import files of ours by their own names."""
+    users = {name_of(path) for path in FILES if imports_by_name(tree(path))}
+    assert users == {"__init__.py", "core/plug.py", "methods/__init__.py"}
+
+
+def imports_by_name(module: ast.Module) -> bool:
+    """Whether something is imported whose name is not written there."""
+    functions = {"import_module", "__import__"}
+    made = [node for node in ast.walk(module) if isinstance(node, ast.Call) and node.args]
+    return any(
+        dotted(node.func, {}).rpartition(".")[2] in functions and not isinstance(node.args[0], ast.Constant)
+        for node in made
+    )

@@ -54,7 +54,7 @@ def line_of(text, start):
 
 
 def run_config(path, directory, *overrides, resume=False, watcher=None):
-    config = read_config(path, overrides)
+    config = read_config(path, overrides, trust=True)
     engine = make_engine("serial")
     return execute(from_config(config), engine, config.resolved(), directory, resume, watcher)
 

@@ -11,7 +11,7 @@ from potluck.study.experiment import from_config
 def mistake(folder, text, *overrides, kind=ConfigError):
     """The sentence that a config with a mistake is refused with, by the time an experiment is made of it."""
     with pytest.raises(kind) as caught:
-        from_config(read_config(write_config(folder, text), overrides))
+        from_config(read_config(write_config(folder, text), overrides, trust=True))
     return str(caught.value)
 
 
@@ -69,16 +69,24 @@ def test_unknown_option_of_a_named_thing(tmp_path, old, new, names):
         ("rounds = 3", "rounds = true", "[task] rounds is True, but it should be a valid integer"),
         ("rounds = 3", "rounds = 0", "[task] rounds is 0, but it should be greater than or equal to 1"),
         ("rounds = 3", "rounds = 2020-01-01", "[task] rounds is"),
-        ("lr = 0.05", 'lr = "fast"', "[train] lr is 'fast', but it should be a valid number"),
-        ("lr = 0.05", "lr = -1", "[train] lr is -1, but it should be greater than 0"),
-        ("lr = 0.05", "lr = nan", "[train] lr is nan, but it should be"),
-        ("lr = 0.05", "lr = inf", "[train] lr is inf, but it should be"),
+        ("lr = 0.05", 'lr = "fast"', "[train] lr is 'fast', but it should be a finite number above 0"),
+        ("lr = 0.05", "lr = -1", "[train] lr is -1, but it should be a finite number above 0"),
+        ("lr = 0.05", "lr = nan", "[train] lr is nan, but it should be a finite number above 0"),
+        ("lr = 0.05", "lr = inf", "[train] lr is inf, but it should be a finite number above 0"),
         ("lr = 0.05", 'optimizer = "adm"', "[train] optimizer is 'adm', but it should be 'sgd' or 'adam'"),
         ("clients = 14", 'clients = "all"', "[fleet] clients is 'all', but it should be a valid integer"),
-        ("cohort = 3", "cohort = 0", "[fleet] cohort is 0, but it should be"),
-        ("cohort = 3", "cohort = 1.5", "[fleet] cohort is 1.5, but it should be"),
+        ("cohort = 3", "cohort = 0", "[fleet] cohort is 0, but it should be a whole number of clients (10) or a share"),
+        (
+            "cohort = 3",
+            "cohort = 1.5",
+            "[fleet] cohort is 1.5, but it should be a whole number of clients (10) or a share up to 1 (0.1)",
+        ),
         ("levels = { big = 1.0, small = 0.5 }", "levels = 3", "[fleet] levels is 3, but it should be"),
-        ("levels = { big = 1.0, small = 0.5 }", "levels = {}", "[fleet] levels is {}, but it should"),
+        (
+            "levels = { big = 1.0, small = 0.5 }",
+            "levels = {}",
+            "[fleet] levels is empty; name at least one device class, e.g. { server = 1.0 }",
+        ),
         ('source = "digits"', "source = 5", "[data] source is 5, but it should be"),
         (
             "evaluate_every = 2",
@@ -140,8 +148,12 @@ def test_more_clients_than_examples(tmp_path):
         ('name = "heterofl"', 'name = "collections:OrderedDict"', "is not a subclass of potluck.Method"),
         ('"heterofl-cnn"', '"math:pi"', "[task] model 'math:pi' is "),
         ('"heterofl-cnn"', '"math:nothing"', "cannot load model 'math:nothing'"),
-        ('source = "digits"', 'source = "json:nothing"', "cannot load data source 'json:nothing'"),
-        ('source = "digits"', 'source = "platform:node"', "returns str, but it should return a Dataset"),
+        ('source = "digits"', 'source = "json:nothing"', "cannot load source 'json:nothing'"),
+        (
+            'source = "digits"',
+            'source = "platform:node"',
+            "source 'platform:node' is no function or class that makes a Dataset",
+        ),
     ],
 )
 def test_an_unknown_name(tmp_path, old, new, hint):

@@ -133,7 +133,7 @@ def test_the_method_is_asked_for_pictures_of_the_final_state(tmp_path: Path) -> 
     result = run_config(write_config(tmp_path, SHOWING), tmp_path / "run")
     run = RunDirectory(tmp_path / "run")
     run.checkpoint.unlink()  # a finished run can do without
-    over_rounds, head = panels_of(run)
+    over_rounds, head = panels_of(run, trust=True)
     assert over_rounds.title == "round"
     assert isinstance(head, Heatmap)
     assert head.title == "round 2"
@@ -143,7 +143,7 @@ def test_the_method_is_asked_for_pictures_of_the_final_state(tmp_path: Path) -> 
 def test_or_of_the_latest_state_of_an_unfinished_run(tmp_path: Path) -> None:
     run = RunDirectory(interrupted(write_config(tmp_path, SHOWING), tmp_path / "run", after=2))
     assert latest_state(run)[1] == 2
-    _, head = panels_of(run)
+    _, head = panels_of(run, trust=True)
     assert isinstance(head, Heatmap)
     assert head.title == "round 1"
     kept = run.progress().state

@@ -446,7 +446,7 @@ def command(tmp_path, monkeypatch, capsys) -> Iterator:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["potluck", "run", "a.toml", *arguments])
+        monkeypatch.setattr(sys, "argv", ["potluck", "run", "a.toml", "--trust", *arguments])
         capsys.readouterr()
         return (outcome(), *capsys.readouterr())
 

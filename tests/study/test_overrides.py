@@ -98,8 +98,11 @@ def test_a_value_has_no_settings_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("train.lr=fast", "[train] lr is 'fast', but it should be a valid number (--set train.lr)"),
-        ("train.lr=", "[train] lr is '', but it should be a valid number (--set train.lr)"),
+        (
+            "train.lr=fast",
+            "[train] lr is 'fast', but it should be a finite number above 0, at most 1e30 (--set train.lr)",
+        ),
+        ("train.lr=", "[train] lr is '', but it should be a finite number above 0, at most 1e30 (--set train.lr)"),
         ("train.lr=2020-01-01", "(--set train.lr)"),
         ("train.lrr=0.5", "[train] has no 'lrr'; did you mean 'lr'? (--set train.lrr)"),
         ("fleet.levels.big=1.5", "levels.big is 1.5"),
@@ -113,3 +116,37 @@ def test_a_mistake_is_traced_to_the_command_line(tmp_path, override, expected):
         resolved(tmp_path, override)
     assert expected in str(caught.value)
     assert "a.toml:" not in str(caught.value)
+
+
+DIRICHLET = SMALL.replace('partition = "iid"', 'partition = { name = "dirichlet", alpha = 0.3 }')
+
+
+def test_another_name_drops_the_options_of_the_thing_before(tmp_path):
+    assert resolved(tmp_path, "data.partition.name=iid", text=DIRICHLET)["data"]["partition"] == {"name": "iid"}
+    found = resolved(tmp_path, "task.model.name=resnet18")
+    assert found["task"]["model"] == {"name": "resnet18"}
+
+
+def test_the_same_name_keeps_them(tmp_path):
+    found = resolved(tmp_path, "data.partition.name=dirichlet", text=DIRICHLET)["data"]["partition"]
+    assert found["alpha"] == 0.3
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_options_that_were_typed_stay_in_any_order(tmp_path, first):
+    typed = ["data.partition.size=7", "data.partition.name=drawn"]
+    found = resolved(tmp_path, *(typed if first else reversed(typed)), text=DIRICHLET)["data"]["partition"]
+    assert found == {"name": "drawn", "size": 7}
+
+
+def test_the_name_of_an_engine_or_of_a_level_drops_nothing(tmp_path):
+    found = resolved(tmp_path, "engine.workers=3", "engine.name=local", "fleet.levels.name=0.5")
+    assert found["engine"]["workers"] == 3
+    assert set(found["fleet"]["levels"]) == {"big", "small", "name"}
+
+
+def test_options_of_what_has_none(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        resolved(tmp_path, text=DIRICHLET.replace("dirichlet", "iid"))
+    told = "[data.partition] iid takes no options; remove 'alpha', or use --set data.partition=iid"
+    assert str(caught.value).startswith(told)

@@ -66,7 +66,7 @@ def test_the_same_bytes_in_every_process(beside, tmp_path):
     torch.manual_seed(9)  # of no influence: weights that an import draws are drawn from the config's seed
     run_config(config, tmp_path / "here")
     there = subprocess.run(
-        [*COMMAND, "run", str(config), "--out", str(tmp_path / "there")],
+        [*COMMAND, "run", str(config), "--trust", "--out", str(tmp_path / "there")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -80,7 +80,7 @@ def test_the_same_bytes_in_every_process(beside, tmp_path):
 def test_the_seed_decides_the_first_weights(beside):
     def first(*overrides):
         sys.modules.pop("own_digits", None)
-        experiment = from_config(read_config(beside('"own_digits:net"'), overrides))
+        experiment = from_config(read_config(beside('"own_digits:net"'), overrides, trust=True))
         return experiment.task.model(FULL)[1].weight
 
     torch.manual_seed(1)
@@ -91,10 +91,12 @@ def test_the_seed_decides_the_first_weights(beside):
 
 
 def test_a_class_takes_its_own_options_and_those_of_shrinking(beside):
-    experiment = from_config(read_config(beside('{ name = "own_digits:Digits", hidden = 10, rounding = "round" }')))
+    experiment = from_config(
+        read_config(beside('{ name = "own_digits:Digits", hidden = 10, rounding = "round" }'), trust=True)
+    )
     assert experiment.task.model(FULL)[1].out_features == 10
     assert experiment.task.model(QUARTER)[1].out_features == 2  # 2.5 to even
-    experiment = from_config(read_config(beside('{ name = "own_digits:Digits", hidden = 10 }')))
+    experiment = from_config(read_config(beside('{ name = "own_digits:Digits", hidden = 10 }'), trust=True))
     assert experiment.task.model(QUARTER)[1].out_features == 3
 
 
@@ -116,14 +118,14 @@ def test_what_is_kept_whole_is_as_wide_on_every_level(beside, tmp_path):
 )
 def test_options_nobody_knows(beside, model, said):
     with pytest.raises(ConfigError) as refused:
-        from_config(read_config(beside(model)))
+        from_config(read_config(beside(model), trust=True))
     assert said in str(refused.value)
     assert "own_digits" in str(refused.value) or "task.model" in str(refused.value)
 
 
 def test_a_name_to_keep_that_nobody_has(beside):
     with pytest.raises(ModelError, match=r"did you mean '1\.bias'"):
-        from_config(read_config(beside('{ name = "own_digits:net", keep = ["1.bais"] }')))
+        from_config(read_config(beside('{ name = "own_digits:net", keep = ["1.bais"] }'), trust=True))
 
 
 def mlp():

@@ -319,7 +319,7 @@ def test_workers_leave_the_same_files(finished, tmp_path):
     config = write_config(tmp_path, TEXT.replace('"serial"', '"local"'))
     engine = make_engine("local", 2)
     try:
-        found = execute(from_config(read_config(config)), engine, {"engine": {}}, tmp_path / "run")
+        found = execute(from_config(read_config(config, trust=True)), engine, {"engine": {}}, tmp_path / "run")
     finally:
         engine.close()
     assert without_seconds(found.metrics) == without_seconds(result.metrics)
@@ -385,7 +385,7 @@ class LookInside(Nobody):
 def test_a_model_taken_out_of_a_run_that_is_going_does_not_disturb_it(finished, tmp_path):
     config, directory, _ = finished
     watcher = LookInside(tmp_path / "run")
-    watcher.experiment = from_config(read_config(config))
+    watcher.experiment = from_config(read_config(config, trust=True))
     run_config(config, tmp_path / "run", watcher=watcher)
     assert watcher.looks > 3
     whole, found = lasting(directory), lasting(tmp_path / "run")

@@ -195,11 +195,11 @@ def beside(tmp_path, monkeypatch):
 
 
 def test_a_config_names_public_data(beside):
-    experiment = from_config(read_config(beside('"digits"')))
+    experiment = from_config(read_config(beside('"digits"'), trust=True))
     assert len(experiment.task.proxy) == len(experiment.data) == 1442
-    experiment = from_config(read_config(beside()))
+    experiment = from_config(read_config(beside(), trust=True))
     assert len(experiment.task.proxy) == 60
-    assert from_config(read_config(beside("{ name = 'public_digits:some' }"))).task.proxy is not None
+    assert from_config(read_config(beside("{ name = 'public_digits:some' }"), trust=True)).task.proxy is not None
 
 
 def test_a_run_of_it_learns_from_them(beside, tmp_path):
@@ -212,35 +212,35 @@ def test_a_run_of_it_learns_from_them(beside, tmp_path):
 
 
 def test_they_are_in_the_resolved_config_which_reads_back(beside):
-    config = read_config(beside())
+    config = read_config(beside(), trust=True)
     table = config.resolved()
     assert table["data"]["proxy"] == {"name": "public_digits:some", "count": 60}
     assert parse_config(table, Origin()).resolved() == table
-    assert read_config(beside('"digits"')).resolved()["data"]["proxy"] == {"name": "digits"}
-    assert "proxy" not in read_config(write_config(beside().parent)).resolved()["data"]
+    assert read_config(beside('"digits"'), trust=True).resolved()["data"]["proxy"] == {"name": "digits"}
+    assert "proxy" not in read_config(write_config(beside().parent), trust=True).resolved()["data"]
 
 
 def test_they_can_be_set_on_the_command_line(beside):
-    config = read_config(beside(), ["data.proxy.count=7"])
+    config = read_config(beside(), ["data.proxy.count=7"], trust=True)
     assert len(from_config(config).task.proxy) == 7
-    assert len(from_config(read_config(beside(), ["data.proxy=digits"])).task.proxy) == 1442
+    assert len(from_config(read_config(beside(), ["data.proxy=digits"], trust=True)).task.proxy) == 1442
 
 
 def test_a_run_with_them_is_rebuilt_and_resumed(beside, tmp_path):
     whole = run_config(beside(), tmp_path / "whole")
     directory = interrupted(beside(), tmp_path / "run")
     assert same(run_config(beside(), directory, resume=True), whole)
-    recipe = rebuilt(read_config(directory / "config.toml"))
+    recipe = rebuilt(read_config(directory / "config.toml", trust=True))
     assert recipe.run == whole.experiment.recipe.run
     assert len(recipe.task.proxy) == 60
     with pytest.raises(ConfigError, match="this machine builds the recipe"):
-        rebuilt(read_config(directory / "config.toml", ["data.proxy.count=59"]))
+        rebuilt(read_config(directory / "config.toml", ["data.proxy.count=59"], trust=True))
 
 
 def test_the_folder_that_is_given_for_data_is_where_they_are_looked_for(beside, tmp_path, monkeypatch):
     monkeypatch.delenv("POTLUCK_DATA", raising=False)
     with pytest.raises(DataError, match=str(tmp_path / "folder")):
-        from_config(read_config(beside('"mnist"')), tmp_path / "folder")
+        from_config(read_config(beside('"mnist"'), trust=True), tmp_path / "folder")
 
 
 @pytest.mark.parametrize(
@@ -259,11 +259,11 @@ def test_the_folder_that_is_given_for_data_is_where_they_are_looked_for(beside, 
 )
 def test_mistakes_in_a_config(beside, proxy, says):
     with pytest.raises(PotluckError, match=says.replace("?", r"\?")):
-        from_config(read_config(beside(proxy)))
+        from_config(read_config(beside(proxy), trust=True))
 
 
 @pytest.mark.parametrize("proxy", ['"platform:node"', '{ name = "public_digits:some", cuont = 3 }'])
 def test_a_mistake_names_the_setting_that_has_it(beside, proxy):
     with pytest.raises(ConfigError, match="proxy") as refused:
-        from_config(read_config(beside(proxy)))
+        from_config(read_config(beside(proxy), trust=True))
     assert "source]" not in str(refused.value)

@@ -108,7 +108,7 @@ def test_a_recipe_is_rebuilt_without_any_data(private, tmp_path, model):
     recorded = run_config(private(model), tmp_path / "run").experiment.recipe
     take_data_away(tmp_path)
     forget()
-    config = read_config(tmp_path / "run" / "config.toml")
+    config = read_config(tmp_path / "run" / "config.toml", trust=True)
     with pytest.raises(ConfigError, match="cannot load data source 'private_data:data'"):
         from_config(config)
     recipe = rebuilt(config)
@@ -122,7 +122,7 @@ def test_a_recipe_is_rebuilt_without_any_data(private, tmp_path, model):
 
 
 def test_a_made_up_example_tells_nothing_of_the_data(private):
-    task = from_config(read_config(private())).task
+    task = from_config(read_config(private(), trust=True)).task
     assert [each.count_nonzero() for each in task.example] == [0, 0]
     assert task.example[0].shape == (1, 1, 4, 4)
 
@@ -133,7 +133,7 @@ def test_another_process_rebuilds_the_same_recipe(private, tmp_path):
     script = (
         "import sys, torch; from pathlib import Path; torch.manual_seed(77)\n"
         "from potluck.study.config import read_config; from potluck.study.recipes import rebuilt\n"
-        "print(rebuilt(read_config(Path(sys.argv[1]))).run)"
+        "print(rebuilt(read_config(Path(sys.argv[1]), trust=True)).run)"
     )
     told = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "run" / "config.toml")],
@@ -153,7 +153,7 @@ def test_one_file_may_hold_the_data_and_the_network(private, tmp_path):
     for seed in (1, 2):
         torch.manual_seed(seed)
         forget()
-        runs.append(from_config(read_config(config)).recipe.run)
+        runs.append(from_config(read_config(config, trust=True)).recipe.run)
     assert runs[0] == runs[1]
 
 
@@ -233,7 +233,7 @@ def require_same_answers(experiment, recipe, works=("train",)):
 @pytest.mark.parametrize("overrides", METHODS.values(), ids=list(METHODS))
 def test_one_clients_machine_gives_the_update_that_the_simulation_gives(private, tmp_path, overrides):
     run_config(private(), tmp_path / "run", *overrides)
-    config = read_config(tmp_path / "run" / "config.toml")
+    config = read_config(tmp_path / "run" / "config.toml", trust=True)
     experiment = from_config(config)
     take_data_away(tmp_path)
     require_same_answers(experiment, rebuilt(config))
@@ -241,7 +241,7 @@ def test_one_clients_machine_gives_the_update_that_the_simulation_gives(private,
 
 def test_it_measures_and_scores_as_the_simulation_does(private, tmp_path):
     run_config(private('"private_parts:net"'), tmp_path / "run")
-    config = read_config(tmp_path / "run" / "config.toml")
+    config = read_config(tmp_path / "run" / "config.toml", trust=True)
     experiment = from_config(config)
     require_same_answers(experiment, rebuilt(config), ("train", "calibrate", "score"))
 
@@ -250,7 +250,7 @@ def test_it_measures_and_scores_as_the_simulation_does(private, tmp_path):
 def test_it_trains_in_the_way_that_the_run_was_recorded_with(private, tmp_path, step):
     experiment = run_config(private(), tmp_path / "run", f"engine.step={step}").experiment
     assert experiment.recipe.ways == {"big": step, "small": step}
-    recipe = rebuilt(read_config(tmp_path / "run" / "config.toml"))
+    recipe = rebuilt(read_config(tmp_path / "run" / "config.toml", trust=True))
     assert recipe.ways == experiment.recipe.ways
     require_same_answers(experiment, recipe)
 
@@ -276,10 +276,11 @@ FREE = ["name=other", "engine.name=local", "task.evaluate_every=2", "fleet.cohor
 def test_every_setting_that_clients_must_share_has_a_digest_of_its_own(private):
     config = private()
     runs = [
-        from_config(read_config(config, [*overrides])).recipe.run for overrides in ([], *([each] for each in OTHER))
+        from_config(read_config(config, [*overrides], trust=True)).recipe.run
+        for overrides in ([], *([each] for each in OTHER))
     ]
     assert len(set(runs)) == len(runs)
-    assert {from_config(read_config(config, [each])).recipe.run for each in FREE} == {runs[0]}
+    assert {from_config(read_config(config, [each], trust=True)).recipe.run for each in FREE} == {runs[0]}
 
 
 @pytest.fixture
@@ -292,12 +293,12 @@ def recorded(private, tmp_path):
 @pytest.mark.parametrize("override", OTHER)
 def test_another_setting_is_refused(recorded, override):
     with pytest.raises(ConfigError, match=r"this machine builds the recipe \w{12}, but the run has \w{12}: ") as caught:
-        rebuilt(read_config(recorded, [override]))
+        rebuilt(read_config(recorded, [override], trust=True))
     assert "\n" not in str(caught.value)
 
 
 def test_what_clients_need_not_share_is_not_refused(recorded):
-    assert rebuilt(read_config(recorded, FREE)).run == rebuilt(read_config(recorded)).run
+    assert rebuilt(read_config(recorded, FREE, trust=True)).run == rebuilt(read_config(recorded, trust=True)).run
 
 
 @pytest.mark.parametrize(
@@ -311,7 +312,7 @@ def test_what_clients_need_not_share_is_not_refused(recorded):
 )
 def test_other_weights_and_other_networks_are_refused(private, tmp_path, line, other):
     run_config(private('"private_parts:net"'), tmp_path / "run")
-    config = read_config(tmp_path / "run" / "config.toml")
+    config = read_config(tmp_path / "run" / "config.toml", trust=True)
     forget()
     rebuilt(config)
     assert line in MODULE
@@ -341,12 +342,12 @@ def test_other_weights_and_other_networks_are_refused(private, tmp_path, line, o
 )
 def test_facts_that_were_changed_are_refused(recorded, setting, says):
     with pytest.raises(ConfigError, match=says):
-        rebuilt(read_config(recorded, [setting]))
+        rebuilt(read_config(recorded, [setting], trust=True))
 
 
 def test_a_config_that_was_never_run_has_no_recipe(private):
     with pytest.raises(ConfigError, match=r"\[recipe\] does not tell what the data are like"):
-        rebuilt(read_config(private()))
+        rebuilt(read_config(private(), trust=True))
 
 
 @pytest.mark.parametrize(
@@ -369,7 +370,7 @@ def test_facts_read_back_as_themselves(example):
 
 
 def test_a_job_of_another_run_is_refused_by_the_client(private):
-    experiment = from_config(read_config(private()))
+    experiment = from_config(read_config(private(), trust=True))
     job = job_of(experiment, 1, experiment.task.levels[0])
     (update,) = answered(experiment.site, replace(job, run="f" * 64))
     assert update.payload == {}
@@ -378,7 +379,7 @@ def test_a_job_of_another_run_is_refused_by_the_client(private):
 
 
 def test_so_are_jobs_that_came_together(private):
-    experiment = from_config(read_config(private()))
+    experiment = from_config(read_config(private(), trust=True))
     level = experiment.task.levels[0]
     jobs = [job_of(experiment, id, level) for id in (1, 2)]
     assert jobs[0].client.size == jobs[1].client.size

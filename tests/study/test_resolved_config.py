@@ -59,6 +59,7 @@ def test_the_digits_experiment_is_the_demos():
 
 
 share = st.floats(min_value=0, max_value=1, exclude_min=True)
+whole = st.integers(-(2**63), 2**63 - 1)
 words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=8)
 level_names = st.from_regex(r"[a-zé][a-z0-9 _-]{0,6}", fullmatch=True)
 positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
@@ -66,7 +67,7 @@ tables = st.fixed_dictionaries(
     {
         "seed": st.integers(min_value=0, max_value=2**63 - 1),
         "task": st.fixed_dictionaries(
-            {"model": st.just("heterofl-cnn") | st.builds(dict, name=words, anything=words | st.lists(st.integers()))}
+            {"model": st.just("heterofl-cnn") | st.builds(dict, name=words, anything=words | st.lists(whole))}
             | {"rounds": st.integers(1, 10**6)},
             optional={
                 "evaluate_every": st.integers(1, 50),
@@ -85,7 +86,7 @@ tables = st.fixed_dictionaries(
         "fleet": st.fixed_dictionaries(
             {"clients": st.integers(1, 10**6), "levels": st.dictionaries(level_names, share, min_size=1, max_size=4)},
             optional={
-                "cohort": st.integers(1, 99) | share,
+                "cohort": st.integers(1, 99) | st.floats(1e-9, 1),
                 "assignment": st.sampled_from(["fixed", "blocks", "dynamic"])
                 | st.builds(dict, name=st.just("fixed"), mix=st.just("a1-b3") | st.dictionaries(level_names, share)),
             },
@@ -95,7 +96,7 @@ tables = st.fixed_dictionaries(
         "train": st.fixed_dictionaries(
             {},
             optional={
-                "lr": positive,
+                "lr": st.floats(0, 1e30, exclude_min=True),
                 "optimizer": st.sampled_from(["sgd", "adam"]),
                 "milestones": st.lists(st.integers(0, 1000), max_size=3),
                 "weight_decay": st.floats(0, 1),
@@ -103,7 +104,7 @@ tables = st.fixed_dictionaries(
         ),
     },
     optional={
-        "name": words,
+        "name": level_names,
         "engine": st.just({"name": "serial"}) | st.builds(dict, workers=st.integers(0, 64)),
         "guard": st.builds(dict, bound=positive | st.just(math.inf)),
     },

@@ -19,7 +19,7 @@ from potluck.cli.data import data_app, partition
 from potluck.cli.export import export
 from potluck.cli.group import Commands
 from potluck.cli.inspect import inspect
-from potluck.cli.options import ConfigPath, DataDir, Overrides
+from potluck.cli.options import ConfigPath, DataDir, Overrides, Trust
 from potluck.cli.plan import plan
 from potluck.cli.ranks import ranks
 from potluck.cli.show import console, progress_bar, say, table_of
@@ -85,6 +85,7 @@ def run(
         bool, typer.Option("--resume", help="continue where an earlier run of this config stopped")
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="show in the end where the time went")] = False,
+    trust: Trust = False,
 ) -> None:
     """Run an experiment and record it."""
     from potluck.cli.profile import profile_table
@@ -92,11 +93,14 @@ def run(
     from potluck.engines import make_engine
     from potluck.study.config import read_config
     from potluck.study.experiment import from_config
+    from potluck.study.notes import notes_on
     from potluck.study.run import execute
 
-    read = read_config(config, overrides or [])
+    read = read_config(config, overrides or [], trust)
     directory = out or Path("runs") / read.name
     experiment = from_config(read, data_dir)
+    for note in notes_on(read):
+        typer.echo(f"potluck: {note}", err=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # an operator's stop is as clean as Ctrl-C
     engine = make_engine(read.engine.name, read.engine.workers)
     try:
@@ -150,7 +154,7 @@ def check(
     from potluck import methods
     from potluck.contract import CHECKS, check_method
 
-    method = methods.find(name)
+    method = methods.find(name, trusted=True)
     try:
         instance = method()
     except TypeError as error:

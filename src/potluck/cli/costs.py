@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.options import AsJson, DataDir, Overrides
+from potluck.cli.options import AsJson, DataDir, Overrides, Trust
 from potluck.cli.show import console, in_bytes, quantity, table_of
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
@@ -32,6 +33,7 @@ def costs(
     data_dir: DataDir = None,
     measure: Annotated[bool, typer.Option(help="also take training steps: peak memory and time")] = True,
     as_json: AsJson = False,
+    trust: Trust = False,
 ) -> None:
     """What each level costs a device: parameters, MACs, bytes per round, training memory and time.
 
@@ -45,7 +47,7 @@ def costs(
         from potluck.study.costs import cost_rows
         from potluck.study.experiment import from_config
 
-        experiment = from_config(read_config(config, overrides or []), data_dir)
+        experiment = from_config(read_config(config, overrides or [], trust), data_dir)
         batch_size = experiment.task.train.batch_size
         rows = cost_rows(experiment.method, experiment.site.context(0), measure)
     else:
@@ -65,17 +67,17 @@ def of_model(
     from potluck.study.config import apply_override, read_plug
     from potluck.study.costs import costs as count_costs
     from potluck.study.costs import named_model
-    from potluck.study.schema import Origin, Table, read_table
+    from potluck.study.schema import Table, read_table
 
     settings: Table = {section: {} for section in SETTABLE}
     for override in overrides:
         section = apply_override(settings, override).partition(".")[0]
         if section not in SETTABLE:
             raise ConfigError(f"--set {override}: without a config, {unknown('section', section, SETTABLE)}")
-    origin = Origin()
     factory, example = named_model(model, input, classes, settings["model"])
-    train = read_table(Train, settings["train"], "train", "", origin)
-    chosen = read_plug(methods.find, {"name": method, **settings["method"]}, "method", origin)
+    train = read_table(Train, settings["train"], "train", "", TYPED)
+    find = partial(methods.find, trusted=True)
+    chosen = read_plug(find, {"name": method, **settings["method"]}, "method", TYPED)
     return train.batch_size, count_costs(factory, parse_levels(levels), example, chosen, train, measure)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from potluck.cli.group import Commands
-from potluck.cli.options import ConfigPath, DataDir, Overrides
+from potluck.cli.options import ConfigPath, DataDir, Overrides, Trust
 from potluck.cli.show import console, in_bytes, require_svg, say
 from potluck.core.errors import DataError
 
@@ -80,6 +80,7 @@ def partition(
     overrides: Overrides = None,
     data_dir: DataDir = None,
     picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="draw who holds what as an SVG file")] = None,
+    trust: Trust = False,
 ) -> None:
     """Who would hold what in an experiment: sizes, skew, and a picture of clients and classes."""
     require_svg(picture)
@@ -91,7 +92,7 @@ def partition(
     from potluck.study.config import read_config
     from potluck.study.experiment import from_config
 
-    experiment = from_config(read_config(config, overrides or []), data_dir)
+    experiment = from_config(read_config(config, overrides or [], trust), data_dir)
     examples, holdings = experiment.data, written_down(experiment.holdings)
     targets, classes = examples.labels(torch.arange(len(examples))), experiment.task.classes
     if picture is not None and targets.dim() == 1:  # before anything is printed: it may turn out to be unwritable

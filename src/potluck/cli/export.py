@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from potluck.cli.options import DataDir
+from potluck.cli.options import DataDir, Trust
 from potluck.cli.show import say
 from potluck.core.errors import RunError
 
@@ -19,6 +19,7 @@ def export(
     ratio: Annotated[float | None, typer.Option(help="or any size, as a share of the full network")] = None,
     client: Annotated[int | None, typer.Option(help="or a client, if each has a model of its own")] = None,
     data_dir: DataDir = None,
+    trust: Trust = False,
 ) -> None:
     """Write a level's model, one of any size, or a client's own, in the format that the file's name asks for.
 
@@ -30,7 +31,7 @@ def export(
     from potluck.study.recorded import load
 
     require_format(out)
-    recorded = load(run, data_dir=data_dir)
+    recorded = load(run, data_dir=data_dir, trust=trust)
     asked = [which for which in (level, ratio, client) if which is not None]
     if len(asked) != 1:
         levels = ", ".join(recorded.levels)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.options import AsJson
+from potluck.cli.options import AsJson, Trust
 from potluck.cli.show import NOTHING, console, require_svg, say, table_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def inspect(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
     picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="draw it all as an SVG file")] = None,
     as_json: AsJson = False,
+    trust: Trust = False,
 ) -> None:
     """What a run's method recorded about itself: effective ranks, how orthogonal bases are, and the like."""
     require_svg(picture)
@@ -31,7 +32,7 @@ def inspect(
     found = tables(quantities(record))
     config = read_toml(record.config)
     name, method, rounds = str(config["name"]), str(config["method"]["name"]), record.records()[-1]["round"]
-    drew = picture is not None and draw(record, picture, f"{name} ({method}), {rounds} rounds")
+    drew = picture is not None and draw(record, picture, f"{name} ({method}), {rounds} rounds", trust)
     if as_json:
         content = {"name": name, "method": method, "rounds": rounds, "tables": [plain(table) for table in found]}
         typer.echo(json.dumps(content, indent=1))
@@ -39,19 +40,19 @@ def inspect(
         for table in found:
             console.print(shown(table))
         if not found:
-            say(f"{run} is a run of {method}, which recorded nothing about itself.")
+            say(f"{method} has no diagnostics; accuracy is in {record.metrics}.")
     if picture is not None:
         told = f"Drew {picture}." if drew else f"There is nothing to draw: {picture} was not written."
         typer.echo(told, err=True) if as_json else say(told)
 
 
-def draw(record: RunDirectory, picture: Path, title: str) -> bool:
+def draw(record: RunDirectory, picture: Path, title: str, trust: bool) -> bool:
     """Draw a run, unless there is nothing to see; whether there was."""
     from potluck.core.checkpoint import write_atomically
     from potluck.report.inspection import panels_of
     from potluck.report.pictures import page
 
-    panels = panels_of(record)
+    panels = panels_of(record, trust)
     if panels:
         write_atomically(picture, page(title, panels).encode())
     return bool(panels)

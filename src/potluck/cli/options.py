@@ -17,3 +17,6 @@ DataDir = Annotated[
     typer.Option(envvar="POTLUCK_DATA", help="the folder that holds your data sets"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="let it run code that it names, such as my.module:net; you know who wrote it")
+]

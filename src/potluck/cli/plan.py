@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,10 +41,11 @@ def plan(
     from potluck.study.costs import named_inputs
     from potluck.study.networks import model_factory
     from potluck.study.plan import plan as make_plan
+    from potluck.study.schema import TYPED
 
     example = named_inputs(model, input or [])
     options = {"keep": keep or [], "rounding": rounding} if keep or rounding != "ceil" else {}
-    source = model_factory(model, options, example, None)
+    source = model_factory(model, options, example, None, TYPED)
     if method is not None:
         show_treatment(model, explained(source, example[0], width, method, overrides or []), width, method, as_json)
         return
@@ -65,13 +67,14 @@ def explained(model: Model, example: Tensor, width: float, name: str, overrides:
     from potluck.core.insight import Explains
     from potluck.study.config import apply_override, read_plug
     from potluck.study.costs import context_for
-    from potluck.study.schema import Origin, Table
+    from potluck.study.schema import Table
 
     settings: Table = {"method": {}}
     for override in overrides:
         if apply_override(settings, override).partition(".")[0] != "method":
             raise ConfigError(f"--set {override}: a plan takes settings of the method alone, such as method.rho=3")
-    chosen = read_plug(methods.find, {"name": name, **settings["method"]}, "method", Origin())
+    find = partial(methods.find, trusted=True)
+    chosen = read_plug(find, {"name": name, **settings["method"]}, "method", TYPED)
     levels = {"full": 1.0, f"{width:g}": width} if width < 1 else {f"{width:g}": width}
     ctx = context_for(model, levels, example, chosen)
     told = chosen.explain(ctx.task.levels[-1], ctx) if isinstance(chosen, Explains) else {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from potluck.cli.costs import parse_levels
-from potluck.cli.options import AsJson
+from potluck.cli.options import AsJson, Trust
 from potluck.cli.show import console, percent, quantity, say, table_of
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
@@ -23,6 +23,7 @@ def ranks(
     share: Annotated[str, typer.Option(help="of what: parameters, macs, bytes or seconds")] = "parameters",
     levels: Annotated[str, typer.Option(help="the shares of the whole network's cost")] = "0.5,0.25,0.125",
     as_json: AsJson = False,
+    trust: Trust = False,
 ) -> None:
     """Which layers to put into factors, and of which ranks, so that a budget loses the least energy.
 
@@ -37,7 +38,7 @@ def ranks(
 
     if share not in get_args(Unit):
         raise ConfigError(f"--share: {unknown('unit', share, get_args(Unit))}")
-    recorded = load(run)
+    recorded = load(run, trust=trust)
     (state, _), ctx = recorded.latest, recorded.recipe.context(0)
     method = recorded.method if isinstance(recorded.method, FedHM) else FedHM()
     choices = choose_ranks(state, make_levels(parse_levels(levels)), share, method, ctx)  # type: ignore[arg-type]

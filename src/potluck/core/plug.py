@@ -1,4 +1,7 @@
-"""Finding things by name: ours by a short name, anybody's by `package.module:attribute` (or `.attribute`)."""
+"""Finding things by name: ours by a short name, anybody's by `package.module:attribute` (or `.attribute`).
+
+A short name is looked up in a list and runs nothing. A path runs code, so somebody must have said that it may.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """A sentence that says a name is unknown and which one was probably meant."""
-    return f"there is no {kind} '{name}'; {hint(name, sorted(known))}"
+    return f"there is no {kind} {name!r}; {hint(name, sorted(known))}"
 
 
 def is_path(name: str) -> bool:
@@ -28,8 +31,17 @@ def is_path(name: str) -> bool:
     return ":" in name or "." in name
 
 
-def import_attribute(path: str, kind: str) -> object:
-    """What `package.module:attribute` names; modules beside the working directory count as importable."""
+def import_attribute(path: str, kind: str, *, trusted: bool) -> object:
+    """What `package.module:attribute` names; modules beside the working directory count as importable.
+
+    This is the only place where a name becomes code. Nothing is imported, or looked for in the working directory,
+    unless the path is trusted: the user typed it, or vouches for the file that it is from.
+    """
+    if not trusted:
+        raise ConfigError(
+            f"{kind} {path!r} names code, and a config runs none unasked; if you trust whoever wrote it, add --trust "
+            "(in Python: trust=True)"
+        )
     module_name, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -38,6 +50,8 @@ def import_attribute(path: str, kind: str) -> object:
         found: object = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise ConfigError(f"cannot load {kind} '{path}': {error}; expected 'package.module:name'") from error
+    except (ImportError, AttributeError, ValueError, TypeError, SyntaxError) as error:
+        raise ConfigError(f"cannot load {kind} {path!r}: {error}; expected 'package.module:name'") from error
+    except (Exception, SystemExit) as error:  # whatever a module does as it is imported
+        raise ConfigError(f"cannot load {kind} {path!r}: {type(error).__name__}: {error}") from error
     return found

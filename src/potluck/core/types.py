@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import torch
-from annotated_types import Ge, Interval
+from annotated_types import Interval
 from torch import Tensor, nn
 
 from potluck.core.memo import Memo
 from potluck.core.networks import Networks, share_frozen
 from potluck.core.random import seeded, stream
+from potluck.core.ranges import LARGEST, Count, Factor, Index, Should
 
 if TYPE_CHECKING:
     from potluck.core.data import Examples
@@ -55,14 +55,14 @@ class Train:
     """How every client trains. The defaults are HeteroFL's MNIST recipe."""
 
     optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: Annotated[float, Interval(gt=0, lt=math.inf)] = 0.01
+    lr: Annotated[float, Interval(gt=0, le=LARGEST), Should("a finite number above 0, at most 1e30")] = 0.01
     momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
-    weight_decay: Annotated[float, Ge(0)] = 5e-4
-    clip: Annotated[float, Ge(0)] = 1.0  # bound on the gradient's global L2 norm; 0 leaves it alone
-    epochs: Annotated[int, Ge(1)] = 5
-    batch_size: Annotated[int, Ge(1)] = 10
+    weight_decay: Factor = 5e-4
+    clip: Factor = 1.0  # bound on the gradient's global L2 norm; 0 leaves it alone
+    epochs: Count = 5
+    batch_size: Count = 10
     schedule: Literal["constant", "multistep", "cosine"] = "constant"
-    milestones: tuple[int, ...] = ()  # rounds at which "multistep" multiplies the rate by `decay`
+    milestones: tuple[Index, ...] = ()  # rounds at which "multistep" multiplies the rate by `decay`
     decay: Annotated[float, Interval(gt=0, le=1)] = 0.1
 
 

@@ -23,6 +23,8 @@ Mix = str | dict[str | float, float] | None
 LETTERS = {"a": 1.0, "b": 1 / 2, "c": 1 / 4, "d": 1 / 8, "e": 1 / 16}
 """The ratios of HeteroFL's level letters."""
 
+HUGE = 1e300  # no share is, and sums of such may overflow
+
 
 def parse_mix(mode: str) -> dict[str, float]:
     """A mode string's shares by letter.
@@ -30,7 +32,7 @@ def parse_mix(mode: str) -> dict[str, float]:
     >>> parse_mix("a2-b8")
     {'a': 0.2, 'b': 0.8}
     """
-    parts = [re.fullmatch(r"([a-e])([0-9]+)", part) for part in mode.split("-")]
+    parts = [re.fullmatch(r"([a-e])([0-9]{1,9})", part) for part in mode.split("-")]
     if not all(parts) or len({part[1] for part in parts if part}) < len(parts):
         raise ConfigError(f"mix is {mode!r}, but a mode string is different letters a to e with weights, as in 'a2-b8'")
     weights = {part[1]: int(part[2]) for part in parts if part}
@@ -40,7 +42,7 @@ def parse_mix(mode: str) -> dict[str, float]:
 def fractions(shares: Iterable[float]) -> list[float]:
     """Shares as fractions of 1: whole numbers are weights, anything else must add up to 1."""
     shares = list(shares)
-    total = math.fsum(shares)
+    total = math.fsum(shares) if all(abs(share) < HUGE for share in shares) else math.inf
     if not all(share >= 0 for share in shares) or not 0 < total < math.inf:
         raise ConfigError(f"mix has the shares {shares}, but shares are 0 or more and at least one is above 0")
     weights = all(float(share).is_integer() for share in shares)

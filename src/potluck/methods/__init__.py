@@ -14,10 +14,10 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
-def find(name: str) -> type[Method]:
-    """The method of this name: one of ours, or `package.module:Class` (or `.Class`) of anyone's."""
+def find(name: str, *, trusted: bool = False) -> type[Method]:
+    """The method of this name: one of ours, or, if it is trusted, `package.module:Class` (or `.Class`) of anyone's."""
     if is_path(name):
-        found = import_attribute(name, "method")
+        found = import_attribute(name, "method", trusted=trusted)
     elif name in names():
         module = __import__(f"{__name__}.{name}", fromlist=["*"])
         own = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]

@@ -34,10 +34,10 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 import torch
-from annotated_types import Ge
+from annotated_types import Interval
 from torch import Tensor, nn
 
-from potluck.core.errors import ModelError
+from potluck.core.errors import ConfigError, ModelError
 from potluck.core.form import Form, form_of
 from potluck.core.method import Method, recipient
 from potluck.core.names import inside, under
@@ -52,6 +52,9 @@ from potluck.parts.width.between import plan_between
 from potluck.parts.width.network import deployable, trainable
 
 SLACK = 1.011  # a level written as 0.33 carries a third
+MOST_BASES = 1000
+
+Bases = Annotated[int, Interval(ge=1, le=MOST_BASES)]
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class SplitMix(Method):
     paper: ClassVar[str] = "Hong, Wang, Wang, Zhou: Split-Mix (ICLR 2022)"
     reduces_to_fedavg: ClassVar[bool] = False  # one base is FedAvg, but from other initial weights
 
-    bases: Annotated[int, Ge(1)] | None = None  # how many base networks; as few as let every level carry one
+    bases: Bases | None = None  # how many base networks; as few as let every level carry one
     scaler: bool = True  # divide layers' outputs by their ratio to the global width, in training
     static_norm: bool = True  # no batch-norm statistics in training; clients measure them for exported models
     masking: Masking = "zero"  # what becomes of the logits of classes a client lacks
@@ -139,7 +142,13 @@ class SplitMix(Method):
         if self.bases is not None:
             return self.bases
         smallest = min(level.ratio for level in ctx.task.levels)
-        return math.ceil(ctx.task.largest.ratio / smallest / SLACK)
+        needed = ctx.task.largest.ratio / smallest / SLACK
+        if needed > MOST_BASES:
+            raise ConfigError(
+                f"a level of ratio {smallest:g} would take more than {MOST_BASES} base networks: raise it, or set "
+                "method.bases and let that level sit out"
+            )
+        return math.ceil(needed)
 
     def base(self, ctx: Context) -> Level:
         """The size of a base network."""

@@ -9,16 +9,16 @@ from torch import nn
 
 from potluck.core.errors import ModelError
 from potluck.models.norms import Norm, check_norm, norm_layer
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Rounding, Size, widths
 from potluck.models.shapes import image_shape
 
 
 def heterofl_cnn(
     width: float = 1.0,
     *,
-    shape: tuple[int, ...] = (1, 28, 28),
-    classes: int = 10,
-    hidden: tuple[int, ...] = (64, 128, 256, 512),
+    shape: tuple[Size, ...] = (1, 28, 28),
+    classes: Size = 10,
+    hidden: tuple[Size, ...] = (64, 128, 256, 512),
     norm: Norm = "bn",
     rounding: Rounding = "ceil",
 ) -> nn.Module:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from torch import nn
 
 from potluck.models.resnet import WIDTHS, assemble
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Rounding, Size, widths
 from potluck.models.shapes import image_shape
 
 STEM = 64
@@ -20,7 +20,7 @@ SHARED_BASES = {"layer2.0.conv2": (8, 32), "layer3.0.conv2": (16, 64), "layer4.0
 
 
 def flanc_cnn(
-    width: float = 1.0, *, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10, rounding: Rounding = "round"
+    width: float = 1.0, *, shape: tuple[Size, ...] = (1, 28, 28), classes: Size = 10, rounding: Rounding = "round"
 ) -> nn.Module:
     """A stem of fixed width, two 3x3 convolutions each halved by max pooling, a linear head on all positions.
 
@@ -45,7 +45,7 @@ def flanc_cnn(
 
 
 def flanc_resnet18(
-    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, rounding: Rounding = "round"
+    width: float = 1.0, *, shape: tuple[Size, ...] = (3, 32, 32), classes: Size = 10, rounding: Rounding = "round"
 ) -> nn.Module:
     """ResNet-18 whose stem has 64 channels at every width, so that a narrow layer1 needs a shortcut of its own.
 

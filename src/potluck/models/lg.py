@@ -8,12 +8,12 @@ from itertools import pairwise
 
 from torch import nn
 
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Rounding, Size, widths
 from potluck.models.shapes import image_shape
 
 
 def lg_mlp(
-    width: float = 1.0, *, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10, rounding: Rounding = "ceil"
+    width: float = 1.0, *, shape: tuple[Size, ...] = (1, 28, 28), classes: Size = 10, rounding: Rounding = "ceil"
 ) -> nn.Module:
     """Fully connected: all inputs, 512, 256, 256, 128, classes.
 
@@ -28,7 +28,7 @@ def lg_mlp(
 
 
 def lg_cnn(
-    width: float = 1.0, *, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, rounding: Rounding = "ceil"
+    width: float = 1.0, *, shape: tuple[Size, ...] = (3, 32, 32), classes: Size = 10, rounding: Rounding = "ceil"
 ) -> nn.Module:
     """Two 5x5 convolutions of 6 and 16 channels with max pooling, then fully connected 120, 100, classes.
 

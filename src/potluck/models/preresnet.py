@@ -10,7 +10,7 @@ from operator import mul
 from torch import Tensor, nn
 
 from potluck.models.norms import Norm, check_norm, norm_layer
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Depth, Rounding, Size, widths
 from potluck.models.shapes import image_shape
 
 WIDTHS = (64, 128, 256, 512)
@@ -42,9 +42,9 @@ class PreActivationBlock(nn.Module):
 def preresnet18(
     width: float = 1.0,
     *,
-    shape: tuple[int, ...] = (3, 32, 32),
-    classes: int = 10,
-    blocks: tuple[int, ...] = (1, 1, 1, 2),
+    shape: tuple[Size, ...] = (3, 32, 32),
+    classes: Size = 10,
+    blocks: tuple[Depth, ...] = (1, 1, 1, 2),
     norm: Norm = "bn",
     rounding: Rounding = "ceil",
 ) -> nn.Module:

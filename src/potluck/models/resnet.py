@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Rounding, Size, widths
 from potluck.models.shapes import image_shape
 
 WIDTHS = (64, 128, 256, 512)
@@ -91,9 +91,9 @@ def started(net: ResNet, start: Start) -> ResNet:
 def resnet18(
     width: float = 1.0,
     *,
-    shape: tuple[int, ...] = (3, 32, 32),
-    classes: int = 10,
-    hidden: tuple[int, ...] = WIDTHS,
+    shape: tuple[Size, ...] = (3, 32, 32),
+    classes: Size = 10,
+    hidden: tuple[Size, ...] = WIDTHS,
     rounding: Rounding = "round",
     start: Start = "kaiming",
 ) -> nn.Module:
@@ -112,9 +112,9 @@ def resnet18(
 def resnet34(
     width: float = 1.0,
     *,
-    shape: tuple[int, ...] = (3, 32, 32),
-    classes: int = 100,
-    hidden: tuple[int, ...] = WIDTHS,
+    shape: tuple[Size, ...] = (3, 32, 32),
+    classes: Size = 100,
+    hidden: tuple[Size, ...] = WIDTHS,
     rounding: Rounding = "round",
     start: Start = "kaiming",
 ) -> nn.Module:

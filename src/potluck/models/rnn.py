@@ -13,7 +13,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Rounding, Size, widths
 from potluck.models.shapes import sequence_length
 
 CELLS: dict[str, type[nn.LSTM | nn.GRU | nn.RNN]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
@@ -44,8 +44,8 @@ class NextCharacter(nn.Module):
 def rnn(
     width: float = 1.0,
     *,
-    shape: tuple[int, ...] = (80,),
-    classes: int = 80,
+    shape: tuple[Size, ...] = (80,),
+    classes: Size = 80,
     cell: Literal["lstm", "gru", "rnn"] = "lstm",
     rounding: Rounding = "round",
 ) -> nn.Module:

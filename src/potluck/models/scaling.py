@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Interval
 
 from potluck.core.errors import ModelError
 
 Rounding = Literal["ceil", "round"]
+Size = Annotated[int, Interval(ge=1, le=10**6)]
+"""Channels, features, classes, pixels: how large one dimension may be."""
+Depth = Annotated[int, Interval(ge=1, le=1000)]
+"""How many layers or blocks follow each other."""
 
 
 def widths(width: float, full: Iterable[int], rounding: Rounding) -> list[int]:

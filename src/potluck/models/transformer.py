@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 
 from potluck.models.attention import attend
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Rounding, Size, widths
 from potluck.models.shapes import sequence_length
 
 HEADS = 8
@@ -88,9 +89,9 @@ class MaskedLanguageModel(nn.Module):
 def transformer(
     width: float = 1.0,
     *,
-    shape: tuple[int, ...] = (64,),
-    classes: int = 33_279,
-    dropout: float = 0.2,
+    shape: tuple[Size, ...] = (64,),
+    classes: Size = 33_279,
+    dropout: Annotated[float, Interval(ge=0, le=1)] = 0.2,
     rounding: Rounding = "ceil",
 ) -> nn.Module:
     """Four post-norm encoder layers of 8 heads; `shape` is (longest sequence,), `classes` the vocabulary.

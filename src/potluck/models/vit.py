@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.models.attention import attend
-from potluck.models.scaling import Rounding, widths
+from potluck.models.scaling import Depth, Rounding, Size, widths
 from potluck.models.shapes import image_shape
 
 HEADS = 6
@@ -79,10 +79,10 @@ class VisionTransformer(nn.Module):
 def vit_small(
     width: float = 1.0,
     *,
-    shape: tuple[int, ...] = (3, 224, 224),
-    classes: int = 10,
-    patch: int = 16,
-    depth: int = 12,
+    shape: tuple[Size, ...] = (3, 224, 224),
+    classes: Size = 10,
+    patch: Size = 16,
+    depth: Depth = 12,
     rounding: Rounding = "ceil",
 ) -> nn.Module:
     """ViT-Small/16: 12 blocks of 6 heads of ⌈64 · width⌉ features, so that all heads survive narrowing.

@@ -149,10 +149,10 @@ def spans_decades(series: Iterable[tuple[float, ...]]) -> bool:
     return bool(values) and min(values) > 0 and max(values) > WIDE * min(values)
 
 
-def panels_of(run: RunDirectory) -> list[Panel]:
+def panels_of(run: RunDirectory, trust: bool = False) -> list[Panel]:
     """Pictures of a run: what was recorded over the rounds, then what its method shows of the latest state."""
     drawn: list[Panel] = [*lines(quantities(run))]
-    recorded = load(run.path)
+    recorded = load(run.path, trust=trust)
     if isinstance(recorded.method, Draws):
         state, rounds = latest_state(run)
         drawn += recorded.method.panels(state, recorded.recipe.context(rounds - 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from potluck.study.given import (
     is_source,
     model_name,
 )
+from potluck.study.notes import notes_on
 from potluck.study.recipes import Model
 from potluck.study.result import Result
 from potluck.study.run import execute
@@ -123,6 +125,8 @@ def run(
         seed=seed,
     )
     watching = None if watcher is None else completed(watcher)
+    for note in notes_on(settings):
+        warnings.warn(note, stacklevel=2)
     public = None if proxy is None else as_proxy(proxy)
     examples = as_dataset(data, test, seed)
     experiment = assemble(settings, as_model(model, examples, seed), examples, public)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,13 @@ from potluck.core.random import seeded
 from potluck.core.types import Train
 from potluck.data.assignment import assignment_named
 from potluck.data.partitions import partition_named
-from potluck.study.schema import Origin, Table, as_table, read_table
+from potluck.study.schema import Origin, Table, as_table, read_table, require_plain, shown
 from potluck.study.settings import DataSection, EngineSection, FleetSection, Named, Settings, TaskSection
+
+LARGEST_FILE = 2**20  # bytes of a config: more is another file, or one without an end
+LONGEST_NAME = 200  # bytes, which leaves a folder's name room for more
+PLUGS = ("task.model", "data.source", "data.proxy", "data.partition", "fleet.assignment", "method")
+"""Where a table is a name with options of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +77,12 @@ class Outline:
     name: str = "experiment"
     seed: Annotated[int, Ge(0)] = 0
 
+    def __post_init__(self) -> None:
+        if self.name in ("", ".", "..") or "/" in self.name or not self.name.isprintable():
+            raise ConfigError(f"name is {shown(self.name)}, but a folder gets this name: use letters, digits, - and _")
+        if len(self.name.encode()) > LONGEST_NAME:
+            raise ConfigError(f"name is {shown(self.name)}, but it should have at most {LONGEST_NAME} bytes")
+
 
 def name_of(named: Named) -> str:
     """The name in a name or a table."""
@@ -87,46 +99,81 @@ def options_of(named: Named) -> Table:
     return {} if isinstance(named, str) else {key: value for key, value in named.items() if key != "name"}
 
 
-def read_config(path: Path, overrides: Iterable[str] = ()) -> Config:
-    """An experiment from a TOML file and `key=value` overrides."""
+def read_config(path: Path, overrides: Iterable[str] = (), trust: bool = False) -> Config:
+    """An experiment from a TOML file and `key=value` overrides.
+
+    Code that the file names, as in `my.module:net`, is refused unless you trust the file.
+    """
+    text = read_text(path)
+    table, changed = parse_toml(text, f"{path} is not valid TOML"), dict[str, str]()
+    for override in overrides:
+        changed[apply_override(table, override, changed)] = override.partition("=")[2]
+    table.setdefault("name", path.stem)
+    return parse_config(table, Origin(path, text, changed, trust))
+
+
+def read_text(path: Path) -> str:
+    """The text of a config."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise ConfigError(f"{path} has more than {LARGEST_FILE} bytes; is it a config?")
+        return content.decode()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a text file: {error.reason} at byte {error.start}") from error
+
+
+def parse_toml(text: str, complaint: str) -> Table:
+    """TOML as a table. Some texts that are none are found by Python's limits."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    changed = {apply_override(table, override): override.partition("=")[2] for override in overrides}
-    table.setdefault("name", path.stem)
-    return parse_config(table, Origin(path, text, changed))
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"{complaint}: it has too many tables or arrays in each other") from error
+    except ValueError as error:  # not valid, or a number of thousands of digits
+        raise ConfigError(f"{complaint}: {error}") from error
 
 
-def apply_override(table: Table, override: str) -> str:
-    """Set one `section.key=value` in a table; returns the key."""
+def apply_override(table: Table, override: str, typed: Collection[str] = ()) -> str:
+    """Set one `section.key=value` in a table; returns the key.
+
+    Another name drops the options of the thing that had the name before, but for those that were typed as well.
+    """
     key, separator, text = override.partition("=")
     *sections, last = key.strip().split(".")
     if not separator or not last:
         raise ConfigError(f"--set {override}: expected key=value, such as train.lr=0.05")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string, so that quotes need not survive the shell
+    value = value_of(key.strip(), text)
     for section in sections:
         inner = table.setdefault(section, {})
         if isinstance(inner, str):  # `partition = "iid"` and `partition.alpha=1`: the name becomes a table
             inner = table[section] = {"name": inner}
         if not isinstance(inner, dict):
-            raise ConfigError(f"--set {override}: '{section}' is {inner!r}, which has no settings of its own")
+            raise ConfigError(f"--set {override}: '{section}' is {shown(inner)}, which has no settings of its own")
         table = inner
+    owner = ".".join(sections)
+    if last == "name" and owner in PLUGS and table.get("name") != value:
+        for option in [option for option in table if f"{owner}.{option}" not in typed]:
+            del table[option]
     table[last] = value
     return key.strip()
 
 
+def value_of(key: str, text: str) -> Any:
+    """What is typed after `key=`; a bare word is a string, so that quotes need not survive the shell."""
+    try:
+        return parse_toml(f"value = {text}", f"--set {key}")["value"]
+    except ConfigError as error:
+        if isinstance(error.__cause__, tomllib.TOMLDecodeError):
+            return text
+        raise
+
+
 def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
     """A config from tables, every part checked."""
+    require_plain(table, origin)
     outline = read_table(Outline, table, "", "the config", origin)
     task = read_table(TaskSection, outline.task, "task", "", origin)
     data = read_table(DataSection, outline.data, "data", "", origin)
@@ -135,7 +182,8 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
     if not isinstance(method_name, str):
         raise ConfigError(f"[method] needs a 'name', such as 'heterofl'{origin.place('method', 'name')}")
     with seeded(outline.seed, "model"):  # the method's file may make a network as well, as it is imported
-        method = read_plug(methods.find, outline.method, "method", origin)
+        find = partial(methods.find, trusted=origin.trusts("method", "name"))
+        method = read_plug(find, outline.method, "method", origin)
     return Config(
         name=outline.name,
         seed=outline.seed,

@@ -20,6 +20,7 @@ from potluck.parts.head import try_once
 from potluck.study.levels import build, built_by, check_model, make_levels
 from potluck.study.networks import model_factory
 from potluck.study.recipes import Model, find_heads, networks_of, require_networks
+from potluck.study.schema import TYPED
 
 Row = dict[str, Any]
 
@@ -42,7 +43,7 @@ def costs(
     >>> [(row["level"], row["parameters"], row["macs"]) for row in rows]
     [('server', 1556874, 39974912), ('watch', 6594, 182912)]
     """
-    chosen = method if isinstance(method, Method) else methods.find(method)()
+    chosen = method if isinstance(method, Method) else methods.find(method, trusted=True)()
     return cost_rows(chosen, context_for(model, levels, example, chosen, train), measure)
 
 
@@ -106,7 +107,7 @@ def named_model(
 ) -> tuple[Callable[[float], nn.Module], Tensor]:
     """A network by name or path with an input for it."""
     (example,) = named_inputs(name, [] if text is None else [text])
-    return model_factory(name, options, (example,), classes), example
+    return model_factory(name, options, (example,), classes, TYPED), example
 
 
 def named_inputs(name: str, texts: Sequence[str]) -> tuple[Tensor, ...]:

@@ -108,13 +108,13 @@ def assemble(settings: Settings, model: Model, data: Dataset, proxy: Examples | 
 def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
     """The experiment that a config describes, on data from this folder or the one POTLUCK_DATA names."""
     with seeded(config.seed, "model"):  # its file may make a network as well, as it is imported
-        data = load_source(config.data.source, data_dir)
+        data = load_source(config.data.source, data_dir, origin=config.origin)
     if config.data.test_examples is not None:
         data = replace(data, test=evenly_spaced(data.test, config.data.test_examples))
     proxy = None
     if config.data.proxy is not None:
         with seeded(config.seed, "model"):
-            proxy = load_source(config.data.proxy, data_dir, "proxy").train
+            proxy = load_source(config.data.proxy, data_dir, "proxy", config.origin).train
     facts = facts_of(data)
     return assemble(config, named_networks(config, facts.example[0], facts.classes), data, proxy)
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from potluck.study.config import name_of, options_of, read_plug
 from potluck.study.experiment import facts_of
 from potluck.study.networks import factory_of, model_factory
 from potluck.study.recipes import Model
-from potluck.study.schema import Origin, fields_of, read_table
+from potluck.study.schema import TYPED, fields_of, read_table
 from potluck.study.settings import Named
 
 Checked = TypeVar("Checked")
@@ -50,14 +51,14 @@ def as_method(method: Any) -> Method:
             f"method is {method!r}, but it should be a name, such as 'heterofl', a dictionary with a name and options, "
             "or an instance of a method"
         )
-    chosen: Method = read_plug(methods.find, method, "method", Origin())
+    chosen: Method = read_plug(partial(methods.find, trusted=True), method, "method", TYPED)
     return chosen
 
 
 def as_plug(find: Callable[[str], Any], given: Any, setting: str, arguments: str) -> Any:
     """A rule by name, with its options, or a function of the user's."""
     if isinstance(given, str | dict):
-        return read_plug(find, given, setting, Origin())
+        return read_plug(find, given, setting, TYPED)
     if not callable(given):
         raise ConfigError(
             f"{setting} is a {type(given).__name__}, but it should be a name, a dictionary with a name and options, or "
@@ -71,7 +72,7 @@ def as_settings(schema: type[Checked], given: Any, section: str) -> Checked:
     if given is None:
         return schema()
     if isinstance(given, Mapping):
-        return read_table(schema, given, section, "", Origin())
+        return read_table(schema, given, section, "", TYPED)
     if not isinstance(given, schema):
         raise ConfigError(
             f"{section} is {given!r}, but it should be a potluck.{schema.__name__} or a dictionary of its settings"
@@ -91,9 +92,9 @@ def as_model(model: Any, data: Dataset, seed: int) -> Model:
     facts, named = facts_of(data), model_name(model)
     with seeded(seed, "model"):
         if named is not None:
-            return ByWidth(model_factory(name_of(named), options_of(named), facts.example[:1], facts.classes))
+            return ByWidth(model_factory(name_of(named), options_of(named), facts.example[:1], facts.classes, TYPED))
         if isinstance(model, type):
-            return ByWidth(factory_of(model, {}, facts.example[:1], facts.classes, model.__name__))
+            return ByWidth(factory_of(model, {}, facts.example[:1], facts.classes, model.__name__, TYPED))
     if not callable(model) and not isinstance(model, Mapping):
         raise ConfigError(
             f"model is {model!r}, but it should be a network, a function of the width that makes one, a name, such as "
@@ -151,4 +152,4 @@ def recheck(settings: Checked, section: str) -> Checked:
     """The same settings with types and ranges checked, which their constructor does not do."""
     values = ((name, getattr(settings, name)) for name in fields_of(type(settings)))
     table = {name: value for name, value in values if value is not None}  # not given
-    return read_table(type(settings), table, section, type(settings).__name__, Origin())
+    return read_table(type(settings), table, section, type(settings).__name__, TYPED)

@@ -8,24 +8,29 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from potluck.core.errors import ConfigError, ModelError
+from potluck.core.blame import foreign_failure
+from potluck.core.errors import ConfigError, ModelError, PotluckError
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth, Networks
 from potluck.core.types import Context, Level, Task
 from potluck.parts.head import check_outputs
+from potluck.study.schema import shown
+
+LONGEST_NAME = 50  # characters of up to four bytes: a file's name, with what is put before and after, has 255 bytes
 
 
 def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:
     """Levels from names and ratios, each ratio in (0, 1]."""
+    if not levels:
+        raise ConfigError("levels is empty; name at least one device class, e.g. { server = 1.0 }")
     for name, ratio in levels.items():
-        if not re.fullmatch(r"[\w-][\w .-]*", name):
+        if not re.fullmatch(rf"[\w-][\w .-]{{0,{LONGEST_NAME - 1}}}", name):
             raise ConfigError(
-                f"a level is called '{name}', but it gives files their names: use letters, digits, - and _"
+                f"levels has {shown(name)}, but a level gives files their names: use letters, digits, - and _, "
+                f"{LONGEST_NAME} of them at most"
             )
         if not 0 < ratio <= 1:
             raise ConfigError(f"level '{name}' has the ratio {ratio!r}, but it should be above 0 and at most 1")
-    if not levels:
-        raise ConfigError("levels is empty, but a fleet needs at least one, such as {'phone': 0.5}")
     return tuple(Level(name, float(ratio)) for name, ratio in levels.items())
 
 
@@ -54,8 +59,13 @@ def build(networks: Networks, level: Level) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         try:
             net = networks(level)
-        except (TypeError, ValueError, RuntimeError, ZeroDivisionError) as error:
-            raise ModelError(f"{name} for level '{level.name}' fails: {error}") from error
+        except PotluckError:
+            raise
+        except Exception as error:
+            failure = foreign_failure(error)
+            if not failure and not isinstance(error, TypeError | ValueError | RuntimeError | ZeroDivisionError):
+                raise  # a fault of ours
+            raise ModelError(f"{name} for level '{level.name}' fails: {failure or error}") from error
     if not isinstance(net, nn.Module):
         raise ModelError(f"{name} returns {type(net).__name__}, but it should return an nn.Module")
     return net

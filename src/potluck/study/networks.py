@@ -3,81 +3,114 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import torch
 from torch import Tensor, nn
 
-from potluck.core.errors import ConfigError, ModelError
-from potluck.core.plug import import_attribute, is_path
+from potluck.core.errors import ConfigError, DataError, ModelError
+from potluck.core.plug import is_path
 from potluck.data import sources
 from potluck.data.dataset import Dataset
 from potluck.models.catalogue import find_model
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import name_of, options_of
-from potluck.study.schema import Origin, Table, read_table, unknown_key
+from potluck.study.makers import called, imported
+from potluck.study.schema import NOWHERE, Origin, Table, read_table, unknown_key
 from potluck.study.settings import Named
 
 Model = Callable[[float], nn.Module]
 """A network at every width."""
 
 
-def load_source(named: Named, data_dir: Path | None, setting: str = "source") -> Dataset:
+def load_source(named: Named, data_dir: Path | None, setting: str = "source", origin: Origin = NOWHERE) -> Dataset:
     """A data set by name, or by path to a function that returns one."""
-    name, options = name_of(named), options_of(named)
-    if is_path(name):
-        function = import_attribute(name, "data source")
-        if not callable(function):
-            raise ConfigError(f"[data] {setting} '{name}' is not a function that returns a Dataset")
-        data = function(**known_options(function, options, f"data.{setting}", name))
-        if not isinstance(data, Dataset):
-            raise ConfigError(
-                f"[data] {setting} '{name}' returns {type(data).__name__}, but it should return a Dataset"
-            )
-        return data
-    return sources.load(name, data_dir, **known_options(sources.load, options, f"data.{setting}", name))
+    name, options, section = name_of(named), options_of(named), f"data.{setting}"
+    if not is_path(name):
+        return sources.load(name, data_dir, **options_of_ours(sources.load, options, section, name, origin))
+    function = imported(name, "data", setting, Dataset, origin)
+    given = known_options(function, options, section, name, origin)
+    data = called(function, given, DataError, f"[data] {setting} '{name}'")
+    if not isinstance(data, Dataset):
+        raise ConfigError(f"[data] {setting} '{name}' returns {type(data).__name__}, but it should return a Dataset")
+    return data
 
 
-def model_factory(name: str, options: Table, example: Sequence[Tensor], classes: int | None) -> Model:
+def model_factory(
+    name: str, options: Table, example: Sequence[Tensor], classes: int | None, origin: Origin = NOWHERE
+) -> Model:
     """A network by name, or by path to the user's own: a function of the width, or a plain network.
 
     Whoever builds it is told the input's shape and the number of classes, if it asks for them.
     """
-    found = import_attribute(name, "model") if is_path(name) else find_model(name)
-    if not callable(found):
-        raise ConfigError(f"[task] model '{name}' is neither a network nor a function that makes one")
-    return factory_of(found, options, example, classes, name)
+    if not is_path(name):
+        return ours(name, options, example, classes, origin)
+    return factory_of(imported(name, "task", "model", nn.Module, origin), options, example, classes, name, origin)
 
 
 def factory_of(
-    found: Callable[..., Any], options: Table, example: Sequence[Tensor], classes: int | None, name: str
+    found: Callable[..., Any], options: Table, example: Sequence[Tensor], classes: int | None, name: str, origin: Origin
 ) -> Model:
     """A network at every width, from a function of the width, a class, or a plain network."""
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     if takes_width(found):
-        return partial(found, **built_with(found, given, example, classes, name))
+        chosen = known_options(found, given, "task.model", name, origin)
+        return partial(found, **{**told_of_data(found, example, classes), **chosen})
     how = {key: given.pop(key) for key in SHRINKING if key in given}
-    net = found if isinstance(found, nn.Module) else made(found, built_with(found, given, example, classes, name), name)
+    if not isinstance(found, nn.Module):
+        chosen = known_options(found, given, "task.model", name, origin)
+        net = made(found, {**told_of_data(found, example, classes), **chosen}, name)
+    elif given:
+        raise unknown_key("task.model", name, next(iter(given)), list(SHRINKING), origin)
+    else:
+        net = found
     if not isinstance(net, nn.Module):
         raise ModelError(f"{name} makes a {type(net).__name__}, but it should make an nn.Module")
-    if isinstance(found, nn.Module) and given:
-        raise unknown_key("task.model", name, next(iter(given)), list(SHRINKING), Origin())
-    return read_table(Shrinking, how, "task.model", name, Origin()).of(net, tuple(example))
+    return read_table(Shrinking, how, "task.model", name, origin).of(net, tuple(example))
+
+
+def ours(name: str, options: Table, example: Sequence[Tensor], classes: int | None, origin: Origin) -> Model:
+    """A network of ours at every width."""
+    found = find_model(name)
+    given = options_of_ours(found, options, "task.model", name, origin)
+    make = partial(found, **{**told_of_data(found, example, classes), **given})
+    if given:
+        require_room(make, name, origin)
+    return make
+
+
+def require_room(make: Model, name: str, origin: Origin) -> None:
+    """Refuse a network whose weights this machine could not hold, before any of them is made."""
+    try:
+        with torch.device("meta"):
+            net = make(1.0)
+        needed = sum(tensor.numel() * tensor.element_size() for tensor in net.state_dict().values())
+    except (RuntimeError, ValueError, TypeError) as error:  # sizes that overflow, or do not go together
+        raise ModelError(f"[task.model] {name} cannot be built: {error}{origin.place('task', 'model')}") from error
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ModelError(
+            f"[task.model] the weights of {name} would take {needed / 2**30:,.0f} GiB, but this machine has "
+            f"{there / 2**30:,.0f}; make it smaller{origin.place('task', 'model')}"
+        )
 
 
 def made(factory: Callable[..., Any], options: Table, name: str) -> Any:
     """What a factory makes; one that needs more than it is told is named."""
     try:
-        return factory(**options)
+        inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise ModelError(
             f"{name} cannot be built: {error}; give its arguments defaults, call one 'width', 'shape' or 'classes' to "
             "be told it, or give a network that is built already"
         ) from error
+    return called(factory, options, ModelError, f"[task] model '{name}'")
 
 
 def takes_width(found: object) -> bool:
@@ -89,14 +122,11 @@ def takes_width(found: object) -> bool:
     return "width" in parameters or (first and not (inspect.isclass(found) and issubclass(found, nn.Module)))
 
 
-def built_with(
-    factory: Callable[..., Any], options: Table, example: Sequence[Tensor], classes: int | None, name: str
-) -> Table:
-    """What a network is built with: what it asks for of the data, and the user's options."""
+def told_of_data(factory: Callable[..., Any], example: Sequence[Tensor], classes: int | None) -> Table:
+    """What a network is told of the data, if it asks."""
     asked = inspect.signature(factory).parameters
     told: Table = {"shape": tuple(example[0].shape[1:]), "classes": classes}
-    told = {key: value for key, value in told.items() if key in asked and value is not None}
-    return {**told, **known_options(factory, options, "task.model", name)}
+    return {key: value for key, value in told.items() if key in asked and value is not None}
 
 
 @dataclass(frozen=True)
@@ -113,8 +143,18 @@ class Shrinking:
 SHRINKING = tuple(each.name for each in fields(Shrinking))
 
 
-def known_options(function: Callable[..., Any], options: Table, section: str, owner: str) -> Table:
-    """The options, if the function takes all of them."""
+def options_of_ours(function: Callable[..., Any], options: Table, section: str, owner: str, origin: Origin) -> Table:
+    """The options, if a function of ours takes all of them, of these types and in these ranges."""
+    hints = get_type_hints(function, include_extras=True)
+    named = [each for each in inspect.signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    fields_of_ours = [(each.name, hints[each.name], field(default=each.default)) for each in named]
+    schema: type[Any] = make_dataclass("Options", fields_of_ours)
+    chosen = read_table(schema, options, section, owner, origin)
+    return {key: getattr(chosen, key) for key in options}
+
+
+def known_options(function: Callable[..., Any], options: Table, section: str, owner: str, origin: Origin) -> Table:
+    """The options, if somebody's function takes all of them."""
     parameters = inspect.signature(function).parameters.values()
     named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     if not takes_width(function):
@@ -122,5 +162,5 @@ def known_options(function: Callable[..., Any], options: Table, section: str, ow
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     for key in options:
         if key not in named and not takes_any:
-            raise unknown_key(section, owner, key, named, Origin())
+            raise unknown_key(section, owner, key, named, origin)
     return options

@@ -207,13 +207,16 @@ def recipe_table(recipe: Recipe) -> Table:
 def named_networks(config: Config, example: Tensor, classes: int) -> Networks:
     """The networks that a config names."""
     with seeded(config.seed, "model"):  # a ready-made network's first weights are drawn as it is imported
-        return ByWidth(model_factory(name_of(config.task.model), options_of(config.task.model), (example,), classes))
+        name, options = name_of(config.task.model), options_of(config.task.model)
+        return ByWidth(model_factory(name, options, (example,), classes, config.origin))
 
 
 def rebuilt(config: Config) -> Recipe:
     """The recipe of a recorded run, on a machine that need not have any of its data."""
     facts = Facts.of_table(config.recipe)
-    proxy = load_source(config.data.proxy, None, "proxy").train if config.data.proxy is not None else None
+    proxy = None
+    if config.data.proxy is not None:
+        proxy = load_source(config.data.proxy, None, "proxy", config.origin).train
     recipe = make_recipe(config, named_networks(config, facts.example[0], facts.classes), facts, proxy)
     if recipe.run != config.recipe.get("run"):
         raise ConfigError(

@@ -35,6 +35,11 @@ class Recorded:
     directory: Path
     model: Model | None = field(default=None, repr=False)  # the network, if the config cannot name it
     data_dir: Path | None = None
+    trust: bool = False  # whether code that the config names may run
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.run.config, trusted=self.trust)
 
     @property
     def run(self) -> RunDirectory:
@@ -54,14 +59,13 @@ class Recorded:
             for section, instead in dealt.items()
             if isinstance(found := self.table.get(section), dict)
         }
-        return parse_config({**self.table, **free}, Origin(self.run.config))
+        return parse_config({**self.table, **free}, self.origin)
 
     @property
     def levels(self) -> dict[str, float]:
         """The ratios of the device classes, by name."""
-        origin = Origin(self.run.config)
-        fleet = read_table(Outline, self.table, "", "the config", origin).fleet
-        return read_table(FleetSection, fleet, "fleet", "", origin).levels
+        fleet = read_table(Outline, self.table, "", "the config", self.origin).fleet
+        return read_table(FleetSection, fleet, "fleet", "", self.origin).levels
 
     @cached_property
     def latest(self) -> tuple[Tensors, int]:
@@ -98,7 +102,7 @@ class Recorded:
     @cached_property
     def experiment(self) -> Experiment:
         """The run with its data, which must be here."""
-        config = parse_config(self.table, Origin(self.run.config))
+        config = parse_config(self.table, self.origin)
         if "labels" in options_of(config.data.source):
             raise RunError(
                 f"this model of {self.directory} is made with the run's data, which have no name, since they came from "
@@ -170,14 +174,17 @@ def latest_state(run: RunDirectory) -> tuple[Tensors, int]:
     return progress.state, progress.rounds_done
 
 
-def load(run: str | Path, *, model: Model | None = None, data_dir: str | Path | None = None) -> Recorded:
+def load(
+    run: str | Path, *, model: Model | None = None, data_dir: str | Path | None = None, trust: bool = False
+) -> Recorded:
     """A recorded run, to take its models and metrics from.
 
     `model` is the run's network, or a function of the width, if the run came from Python with one that cannot be
     imported by its name; its weights do not matter. `data_dir` is where data sets are, if a model has to be made with
-    them: one of a run that is not finished, of a ratio that is no level's, or of a client.
+    them: one of a run that is not finished, of a ratio that is no level's, or of a client. With `trust`, code that the
+    run's config names may run: a network, a method or data of your own, or of somebody you trust.
     """
     directory = Path(run)
     if not RunDirectory(directory).config.is_file():
         raise RunError(f"{directory} holds no run: there is no {RunDirectory(directory).config}")
-    return Recorded(directory, model, None if data_dir is None else Path(data_dir))
+    return Recorded(directory, model, None if data_dir is None else Path(data_dir), trust)

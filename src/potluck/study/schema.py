@@ -7,15 +7,20 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from potluck.core.errors import ConfigError
 from potluck.core.plug import hint
+from potluck.core.ranges import Should
 
 Schema = TypeVar("Schema")
 Table = dict[str, Any]
+
+WHOLE = 2**63  # whole numbers in TOML have 64 bits
+DEEPEST = 16  # tables and arrays in each other
+SHOWN = 200  # characters of a value in an error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +30,12 @@ class Origin:
     file: Path | None = None
     text: str = ""
     overrides: Mapping[str, str] = dataclasses.field(default_factory=dict)  # key to text, from the command line
+    trusted: bool = False  # whether the user vouches for all of it
+
+    def trusts(self, section: str, key: str) -> bool:
+        """Whether code that a key names may run: the user vouches for the whole config, or typed this name."""
+        typed = {section, f"{section}.{key}", f"{section}.{key}.name"}
+        return self.trusted or not typed.isdisjoint(self.overrides)
 
     def place(self, section: str, key: str) -> str:
         """` (file:line)` of a key, or what else is known of its origin."""
@@ -33,8 +44,13 @@ class Origin:
             return f" (--set {dotted})"
         if self.file is None:
             return ""
-        line = find_line(self.text, section, key)
+        outer, _, inner = section.rpartition(".")
+        line = find_line(self.text, section, key) or find_line(self.text, outer, inner)  # `inner = { key = … }`
         return f" ({self.file}:{line})" if line else f" ({self.file})"
+
+
+NOWHERE = Origin()
+TYPED = Origin(trusted=True)  # by the user, on the command line or in their own program
 
 
 def find_line(text: str, section: str, key: str) -> int | None:
@@ -57,7 +73,11 @@ def fields_of(schema: type[Any]) -> list[str]:
 
 def unknown_key(section: str, owner: str, key: str, known: list[str], origin: Origin) -> ConfigError:
     """The error for a key that nothing reads."""
-    return ConfigError(f"{subject(section, owner)} has no '{key}'; {hint(key, known)}{origin.place(section, key)}")
+    whose, place = subject(section, owner), origin.place(section, key)
+    if known:
+        return ConfigError(f"{whose} has no {key!r}; {hint(key, known)}{place}")
+    instead = f", or use --set {section}={owner}" if origin.file and "." in section else ""
+    return ConfigError(f"{whose} takes no options; remove {key!r}{instead}{place}")
 
 
 def subject(section: str, owner: str) -> str:
@@ -73,13 +93,17 @@ def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, own
             raise unknown_key(section, owner, key, known, origin)
     try:
         return validated(schema, table)
+    except ConfigError as error:  # a check of the dataclass's own, which begins with the name of a setting
+        key = str(error).partition(" ")[0]
+        where = f"[{section}] " if section else ""
+        raise ConfigError(f"{where}{error}{origin.place(section, key if key in known else '')}") from error
     except ValidationError as error:
         wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
         texts = {key: origin.overrides.get(f"{section}.{key}") for key in wrong}
         try:  # `--set method.masking=-inf` is a number in TOML, but may be meant as the word it is
             return validated(schema, {**table, **{key: text for key, text in texts.items() if text is not None}})
         except ValidationError:
-            raise explain(error, table, section, owner, origin) from error
+            raise explain(error, schema, table, section, owner, origin) from error
 
 
 def validated(schema: type[Schema], table: Mapping[str, Any]) -> Schema:
@@ -87,7 +111,9 @@ def validated(schema: type[Schema], table: Mapping[str, Any]) -> Schema:
     return TypeAdapter(schema).validate_json(json.dumps(table, default=str), strict=True)
 
 
-def explain(error: ValidationError, table: Mapping[str, Any], section: str, owner: str, origin: Origin) -> ConfigError:
+def explain(
+    error: ValidationError, schema: type[Any], table: Mapping[str, Any], section: str, owner: str, origin: Origin
+) -> ConfigError:
     """The first thing wrong with a table, as a sentence; of a setting with several forms, what each would be."""
     first = error.errors()[0]
     path = real_path(first["loc"], table)
@@ -100,9 +126,59 @@ def explain(error: ValidationError, table: Mapping[str, Any], section: str, owne
         return ConfigError(f"{where}{cause}{origin.place(section, key)}")
     alike = [other["msg"] for other in error.errors() if real_path(other["loc"], table) == path]
     wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in alike))
-    value = value_at(path, table)
-    name = ".".join(path) or owner
-    return ConfigError(f"{where}{name} is {value!r}, but it should be {wanted}{origin.place(section, key)}")
+    if path == [key]:
+        wanted = in_words(schema, key) or wanted
+    name, value = ".".join(path) or owner, shown(value_at(path, table))
+    return ConfigError(f"{where}{name} is {value}, but it should be {wanted}{origin.place(section, key)}")
+
+
+def in_words(schema: type[Any], key: str) -> str:
+    """What a setting should be, if its type brings words for it."""
+    kinds = getattr(get_type_hints(schema, include_extras=True).get(key), "__metadata__", ())
+    return next((kind.be for kind in kinds if isinstance(kind, Should)), "")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it.
+
+    >>> shown("lr"), len(shown("x" * 1000))
+    ("'lr'", 201)
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write whole numbers of thousands of digits
+        return "too long a number"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def require_plain(value: object, origin: Origin, path: tuple[str, ...] = (), depth: int = 0) -> None:
+    """Refuse what no setting can be: a whole number beyond 64 bits, text that no file can hold, nesting without end."""
+    wrong = ""
+    if depth > DEEPEST:
+        wrong = f"more than {DEEPEST} tables or arrays in each other"
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            require_plain(str(key), origin, path, depth)
+            require_plain(inner, origin, (*path, str(key)), depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            require_plain(inner, origin, path, depth + 1)
+    elif isinstance(value, int) and not -WHOLE <= value < WHOLE:
+        wrong = f"a whole number of more than 64 bits; the largest is {WHOLE - 1}"
+    elif isinstance(value, str) and ("\0" in value or not is_text(value)):
+        wrong = f"the text {shown(value)}, with characters that no text file holds"
+    if wrong:
+        place = origin.place(".".join(path[:-1]), path[-1]) if path else ""
+        raise ConfigError(f"{'.'.join(path) or 'the config'} has {wrong}{place}")
+
+
+def is_text(value: str) -> bool:
+    """Whether a string can be written to a file: what a shell passes on need not be text."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def real_path(location: Iterable[int | str], table: Mapping[str, Any]) -> list[str]:

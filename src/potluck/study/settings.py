@@ -5,17 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from annotated_types import Ge, Len
+from annotated_types import Interval
 
 from potluck.core.fleet import Assignment
 from potluck.core.guard import Guard
 from potluck.core.method import Method
+from potluck.core.ranges import Count, Should
 from potluck.core.types import Ratio, Train
 from potluck.core.ways.step import Step
 from potluck.data.partitions import Partition
+from potluck.study.levels import make_levels
 
 Named = str | dict[str, Any]
 """A thing by name, or a table with its `name` and its options."""
+
+MOST_CLIENTS = 10**8  # each takes some bytes of memory, also if it never takes part
+MOST_WORKERS = 512
+
+Cohort = Annotated[
+    Count | Annotated[float, Interval(ge=1e-9, le=1)],
+    Should("a whole number of clients (10) or a share up to 1 (0.1)"),
+]
+"""Who takes part in a round. A smaller share would be nobody, since clients are counted to nine digits."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +34,10 @@ class TaskSection:
     """What is learned and for how long."""
 
     model: Named
-    rounds: Annotated[int, Ge(1)]
-    evaluate_every: Annotated[int, Ge(1)] = 1
-    calibration_clients: Annotated[int, Ge(1)] = 100  # at most this many measure batch-norm statistics
-    scored_clients: Annotated[int, Ge(1)] = 100  # at most this many are scored, where each has a model of its own
+    rounds: Count
+    evaluate_every: Count = 1
+    calibration_clients: Count = 100  # at most this many measure batch-norm statistics
+    scored_clients: Count = 100  # at most this many are scored, where each has a model of its own
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ class DataSection:
 
     source: Named
     partition: Named = "iid"
-    test_examples: Annotated[int, Ge(1)] | None = None  # score on at most this many, evenly spaced; all if not given
+    test_examples: Count | None = None  # score on at most this many, evenly spaced; all if not given
     proxy: Named | None = None  # public examples that everybody has, for methods that train on such
 
 
@@ -43,10 +54,13 @@ class DataSection:
 class FleetSection:
     """How many clients, of which levels, and how many take part in a round."""
 
-    clients: Annotated[int, Ge(1)]
-    levels: Annotated[dict[str, Ratio], Len(1)]
+    clients: Annotated[int, Interval(ge=1, le=MOST_CLIENTS)]
+    levels: dict[str, Ratio]
     assignment: Named = "fixed"
-    cohort: Annotated[int, Ge(1)] | Ratio = 10  # a number of clients, or a share (0.1) of those able
+    cohort: Cohort = 10  # a number of clients, or a share (0.1) of those able
+
+    def __post_init__(self) -> None:
+        make_levels(self.levels)  # refuses names that files cannot have
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class EngineSection:
     """Where clients run."""
 
     name: str = "local"
-    workers: Annotated[int, Ge(0)] = 0  # processes; 0 for one per core
+    workers: Annotated[int, Interval(ge=0, le=MOST_WORKERS)] = 0  # processes; 0 for one per core
     step: Step = "counted"  # how clients are trained: "counted" or "auto" choose a way; or a way, or one for each level
     device: str = "cpu"  # where networks are: "cpu" or "cuda"
 
