@@ -29,7 +29,12 @@ NUMBERS = [0, -1, 1, 2, 2**31, 2**62, 2**63, 0.5, 1.5, -0.5, 1e-300, 1e300, math
 DAY = datetime.date(2020, 1, 1)
 OTHERS = [True, False, [], [0], [1, 2], [[[]]], ["x"], {}, {"x": 1}, {"name": "x"}, {"name": 3}, DAY]
 NAMES = [*methods.names(), *PARTITIONS, *ASSIGNMENTS, *catalogue(), "digits", "local", "serial"]
-FINE = [0.5, 0.25, 1, 2, 1.0, 3]
+ALIKE = {
+    bool: [True, False],
+    int: [1, 2, 3, 3, 0, 2**31, 2**62],
+    float: [0.5, 0.25, 1.0, 0.01, 1e-300, 1e-9, 1e30, 1e300, math.inf, math.nan],
+    str: [*WORDS, *NAMES],
+}
 SECTIONS = {
     "task": TaskSection,
     "data": DataSection,
@@ -46,9 +51,9 @@ OPTIONS = {
     "fleet.assignment": ("name", "mix"),
     "recipe": ("run",),
 }
-KEYS = ["name", "seed", "unknown", "method.name", *SECTIONS, *OPTIONS]
-KEYS += [f"{section}.{key.name}" for section, schema in SECTIONS.items() for key in fields(schema)]
-KEYS += [f"{section}.{key}" for section, keys in OPTIONS.items() for key in keys]
+DEFAULTS = {f"{section}.{key.name}": key.default for section, schema in SECTIONS.items() for key in fields(schema)}
+NAMED = [f"{section}.{key}" for section, keys in OPTIONS.items() for key in keys]
+KEYS = dict.fromkeys(["name", "seed", "unknown", "method.name", *SECTIONS, *OPTIONS, *NAMED]) | DEFAULTS
 PARTITIONED = ["iid", "shards", {"name": "dirichlet", "alpha": 0.5}, {"name": "classes", "k": 2}, {"name": "drawn"}]
 
 
@@ -59,9 +64,11 @@ def tried(rng, folder):
     table["data"] |= {"test_examples": 20, "partition": rng.choice(PARTITIONED)}
     table["method"]["name"] = rng.choice(methods.names())
     table |= {"guard": {}, "seed": 0}
-    keys = [*KEYS, *(f"method.{each.name}" for each in fields(methods.find(table["method"]["name"])))]
+    own = fields(methods.find(table["method"]["name"]))
+    keys = KEYS | {f"method.{each.name}": each.default for each in own}
     for _ in range(rng.randint(1, 3)):
-        *sections, key = rng.choice(keys).split(".")
+        path = rng.choice(list(keys))
+        *sections, key = path.split(".")
         inside = table
         for section in sections:
             inner = inside.get(section)
@@ -69,14 +76,16 @@ def tried(rng, folder):
         if rng.random() < 0.1:
             inside.pop(key, None)
         else:
-            inside[key] = copy.deepcopy(rng.choice(rng.choice([WORDS, NUMBERS, NUMBERS, FINE, FINE, OTHERS, NAMES])))
+            alike = ALIKE.get(type(inside.get(key, keys[path])))
+            anything = rng.choice([WORDS, NUMBERS, OTHERS, NAMES])
+            inside[key] = copy.deepcopy(rng.choice(alike if alike and rng.random() < 0.9 else anything))
     text = tomli_w.dumps(table)
     if rng.random() < 0.1:
         place = rng.randrange(len(text))
         text = text[:place] + rng.choice(['"', "[", "]", "=", "\n", "0", "\x01", "{", ""]) + text[place + 1 :]
-    path = folder / "a.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
+    file = folder / "a.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
 def hangs(number, frame):

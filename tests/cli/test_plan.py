@@ -150,7 +150,7 @@ def test_for_people(plan):
         ("fixed --input 3x2x2", "a function of the width"),
         ("function --input 3x2x2 --keep 1", "keep"),
         ("broken --input 3x2x2", "exist at one width only"),
-        ("number --input 3x2x2", "neither a network nor a function"),
+        ("number --input 3x2x2", "no function or class that makes a Module"),
         ("nothing --input 3x2x2", "cannot load model"),
     ],
 )

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from small_experiment import SMALL, write_config
+from small_experiment import SMALL, run_config, write_config
 from torch import nn
 
 import potluck
@@ -154,3 +154,11 @@ def test_a_config_in_python_is_trusted_only_if_asked(tmp_path):
     table = {"task": {"model": "x", "rounds": 1}, "data": {"source": "digits"}, "method": {"name": "a.b:C"}}
     with pytest.raises(ConfigError, match="trust=True"):
         parse_config({**table, "fleet": {"clients": 1, "levels": {"a": 1.0}}}, Origin())
+
+
+def test_a_batch_of_one_that_batch_norm_cannot_train_on_is_the_clients_failure(tmp_path):
+    settings = ["task.rounds=1", "train.batch_size=1", "data.partition={ name = 'drawn', size = 2 }", "train.epochs=1"]
+    result = run_config(write_config(tmp_path), None, *settings)
+    assert {each["reason"] for each in result.metrics[0]["failed"]} == {
+        "batch norm cannot train on a batch of one example; raise train.batch_size"
+    }

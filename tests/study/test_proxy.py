@@ -248,7 +248,7 @@ def test_the_folder_that_is_given_for_data_is_where_they_are_looked_for(beside, 
     [
         ("5", r"\[data\] proxy is 5, but it should be"),
         ('"digit"', "'digit'; did you mean 'digits'?"),
-        ('"json:nothing"', "cannot load data source 'json:nothing'"),
+        ('"json:nothing"', "cannot load source 'json:nothing'"),
         ('"platform:node"', "returns str, but it should return a Dataset"),
         ('{ name = "public_digits:some", cuont = 3 }', "'cuont'; did you mean 'count'?"),
         (

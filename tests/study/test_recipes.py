@@ -109,7 +109,7 @@ def test_a_recipe_is_rebuilt_without_any_data(private, tmp_path, model):
     take_data_away(tmp_path)
     forget()
     config = read_config(tmp_path / "run" / "config.toml", trust=True)
-    with pytest.raises(ConfigError, match="cannot load data source 'private_data:data'"):
+    with pytest.raises(ConfigError, match="cannot load source 'private_data:data'"):
         from_config(config)
     recipe = rebuilt(config)
     assert recipe.run == recorded.run == config.recipe["run"]

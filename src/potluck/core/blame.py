@@ -14,6 +14,7 @@ from potluck.core.types import Job
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 PACKAGES = Path(sysconfig.get_paths()["purelib"])
 OURS = (Path(__file__).parents[1], Path(torch.__file__).parent)
+LONELY = "Expected more than 1 value per channel"  # PyTorch's words
 
 
 def foreign_failure(error: BaseException) -> str:
@@ -41,6 +42,8 @@ def reason_of(error: Exception, job: Job) -> UpdateError:
         return error
     if isinstance(error, PotluckError):
         raise error
+    if LONELY in str(error):  # also of networks of ours: who has one example has batches of one
+        return UpdateError("batch norm cannot train on a batch of one example; raise train.batch_size")
     failure = foreign_failure(error)
     if not failure:
         raise RuntimeError(f"{described(job)} broke down: {type(error).__name__}: {error}") from error
