@@ -189,7 +189,7 @@ def test_an_unknown_level():
         ({"levels": {"a": 0.0}}, ConfigError, "levels.a is 0"),
         ({"levels": {"a": 1.5}}, ConfigError, "levels.a is 1.5"),
         ({"levels": {"a": -1}}, ConfigError, "levels.a is -1"),
-        ({"levels": {}}, ConfigError, "levels is {}"),
+        ({"levels": {}}, ConfigError, "levels is empty"),
         ({"clients": 0}, ConfigError, "clients is 0"),
         ({"clients": 145}, DataError, "at most 144 clients"),
         ({"rounds": 0}, ConfigError, "rounds is 0"),

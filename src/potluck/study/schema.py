@@ -121,9 +121,6 @@ def explain(
     where = f"[{section}] " if section else ""
     if first["type"] == "missing":
         return ConfigError(f"{subject(section, owner)} needs '{key}'{origin.place(section, '')}")
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, ConfigError):  # a check that is spoken of in our own words
-        return ConfigError(f"{where}{cause}{origin.place(section, key)}")
     alike = [other["msg"] for other in error.errors() if real_path(other["loc"], table) == path]
     wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in alike))
     if path == [key]:
