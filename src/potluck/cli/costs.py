@@ -67,7 +67,7 @@ def of_model(
     from potluck.study.config import apply_override, read_plug
     from potluck.study.costs import costs as count_costs
     from potluck.study.costs import named_model
-    from potluck.study.schema import Table, read_table
+    from potluck.study.schema import TYPED, Table, read_table
 
     settings: Table = {section: {} for section in SETTABLE}
     for override in overrides:

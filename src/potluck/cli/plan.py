@@ -67,7 +67,7 @@ def explained(model: Model, example: Tensor, width: float, name: str, overrides:
     from potluck.core.insight import Explains
     from potluck.study.config import apply_override, read_plug
     from potluck.study.costs import context_for
-    from potluck.study.schema import Table
+    from potluck.study.schema import TYPED, Table
 
     settings: Table = {"method": {}}
     for override in overrides:
