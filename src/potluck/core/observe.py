@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 Given = tuple[Any, ...]
 """What a layer is called with, keyword arguments last."""
@@ -34,15 +35,25 @@ def observe(
 
 @contextmanager
 def undisturbed(net: nn.Module, training: bool = False) -> Iterator[None]:
-    """One mode for all modules and no gradients; modes and random state are restored at the end."""
-    modes = [(module, module.training) for module in net.modules()]
+    """One mode for all modules and no gradients; modes, random state and what modules remember are restored at the end."""
+    lazy = [(module, module.training) for module in net.modules() if isinstance(module, LazyModuleMixin)]
+    before = [
+        (module, dict(vars(module)), dict(module._buffers))
+        for module in net.modules()
+        if not isinstance(module, LazyModuleMixin)
+    ]
     net.train(training)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             yield
     finally:
-        for module, mode in modes:
+        for module, mode in lazy:  # the first run gave it its parameters and another class
             module.training = mode
+        for module, attributes, buffers in before:
+            vars(module).clear()
+            vars(module).update(attributes)
+            module._buffers.clear()
+            module._buffers.update(buffers)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from potluck import methods
 from potluck.core.errors import ConfigError
+from potluck.core.made_up import runnable
 from potluck.core.method import Method
 from potluck.core.plug import is_path
 from potluck.core.types import Context, Level, Task, Train
@@ -58,7 +59,9 @@ def context_for(
     ranked, networks = make_levels(levels), networks_of(model, example)
     require_networks(method, networks, ranked)
     sizes = built_by(method, networks, ranked)
-    outputs = try_once(build(networks, sizes[0]), example, sizes[0])
+    largest = build(networks, sizes[0])
+    (example,) = runnable(largest, (example,))
+    outputs = try_once(largest, example, sizes[0])
     nets = check_model(networks, sizes, example, outputs.shape[-1])
     task = Task(
         model=networks,

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
+from potluck.core.made_up import runnable
 from potluck.core.networks import ByWidth
 from potluck.core.types import Level
 from potluck.parts.cut.channels import STAYS, Channels, Rounding
@@ -108,7 +109,7 @@ def plan(
         channels = source.findings.channels
         found = source.plan(width)
     else:
-        channels, counts = counts_between(wide, narrow, inputs)
+        channels, counts = counts_between(wide, narrow, runnable(wide, inputs))
         found = channels.plan(counts)
     parameters = dict(wide.named_parameters())
     return WidthPlan(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError, DataError
 from potluck.core.form import form_of
+from potluck.core.made_up import runnable
 from potluck.core.method import Method
 from potluck.core.networks import ByName, ByWidth, Networks
 from potluck.core.random import seeded
@@ -27,7 +28,7 @@ from potluck.core.ways.step import TO_BE_CHOSEN, ways_of
 from potluck.parts.head import find_embeddings, find_head
 from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import Config, name_of, options_of
-from potluck.study.levels import built_by, check_model, make_levels
+from potluck.study.levels import build, built_by, check_model, make_levels
 from potluck.study.networks import load_source, model_factory
 from potluck.study.schema import Table
 from potluck.study.settings import Settings
@@ -91,11 +92,11 @@ def networks_of(model: Model, example: Tensor) -> Networks:
 def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples | None = None) -> Recipe:
     """The recipe of an experiment; what could only fail later is refused at once."""
     require_hashable(settings.method)
-    levels, inputs = make_levels(settings.fleet.levels), facts.example[0]
-    networks = networks_of(model, inputs)
+    levels, networks = make_levels(settings.fleet.levels), networks_of(model, facts.example[0])
     require_networks(settings.method, networks, levels)
     require_alike(proxy, facts)
     sizes = built_by(settings.method, networks, levels)
+    (inputs,) = runnable(build(networks, sizes[0]), facts.example[:1])
     nets = check_model(networks, sizes, inputs, facts.classes)
     largest = nets[sizes[0]]
     task = Task(
@@ -103,7 +104,7 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
         levels=levels,
         classes=facts.classes,
         heads=find_heads(networks, nets, levels, inputs, facts.classes),
-        example=facts.example,
+        example=(inputs, facts.example[1]),
         train=settings.train,
         rounds=settings.task.rounds,
         goal=facts.goal,

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from potluck.core.copying import copied
 from potluck.core.observe import undisturbed
-from potluck.parts.trace.marks import FREE, Marked, strip
-from potluck.parts.trace.tracer import Step, Trace, placed, plain_operations, tensors_in
+from potluck.parts.trace.marks import Marked, strip
+from potluck.parts.trace.tracer import Step, Trace, batches_to_train_on, placed, plain_operations, tensors_in
 
 VIEWS = ("view", "_unsafe_view", "_reshape_alias", "reshape")
 COPIES = ("clone", "_to_copy", "contiguous", "alias", "detach")
@@ -27,6 +28,7 @@ class Divergence:
     step: int
     where: str
     message: str
+    after: str = ""  # the module that ran last
 
 
 def expected_shape(marked: Marked, channel_of: Tensor, held: Tensor) -> Expected:
@@ -36,16 +38,19 @@ def expected_shape(marked: Marked, channel_of: Tensor, held: Tensor) -> Expected
     shape: list[int | None] = list(marked.shape)
     kept: dict[int, Tensor] = {}
     unknown: set[int] = set()
-    for one in marked.marks:
+    for one in marked.channels:
         channels = strip(torch.where(one.atoms > 0, channel_of[one.atoms.clamp_min(0)] + 1, one.atoms))
         if channels is not None:
             stays = (channels.atoms <= 0) | held[(channels.atoms - 1).clamp_min(0)]
             kept[channels.inner] = kept.get(channels.inner, torch.ones((), dtype=torch.bool)) & stays
-            unknown |= {channels.inner} if bool((channels.atoms == FREE).any()) else set()
+            unknown |= {channels.inner} if bool((channels.atoms < 0).any()) else set()
     for dim, stays in kept.items():
         counts = stays.sum(dim)
         even = dim not in unknown and counts.unique().numel() == 1
         shape[dim] = int(counts.flatten()[0]) if even else None
+    for one in marked.marks:
+        if one.free and one.inner not in kept:
+            shape[one.inner] = None
     return tuple(shape)
 
 
@@ -77,8 +82,9 @@ class Compare(TorchDispatchMode):
         self.ran = 0
         self.done = 0
         self.given = 0
-        self.watched = True
-        self.in_step = True
+        self.last = ""
+        self.watched = bool(course.results)
+        self.in_step = bool(course.steps)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -97,6 +103,7 @@ class Compare(TorchDispatchMode):
         return result
 
     def note(self, name: str, output: object) -> None:
+        self.last = name
         if not self.watched:
             return
         if self.given >= len(self.course.results) or self.course.results[self.given][0] != name:
@@ -123,15 +130,31 @@ class DivergedError(Exception):
     """The narrow network does something else."""
 
 
-def compare(net: nn.Module, example: Sequence[Tensor], course: Course) -> Divergence | None:
-    """Run a narrow network; where it first leaves the wide one's course, if it does."""
+Outcome = Divergence | list[Tensor]
+"""Where a run left its course, or what it gave."""
+
+
+def compare(net: nn.Module, example: Sequence[Tensor], course: Course, training: bool = False) -> Outcome:
+    """Run a narrow network; where it first leaves the wide one's course, or its outputs if it does not."""
     place = ["the network"]
     watch = Compare(course)
     try:
-        with plain_operations(), undisturbed(net), placed(net, place, watch.note), watch:
-            net(*example)
+        with plain_operations(), undisturbed(net, training), placed(net, place, watch.note), watch:
+            torch.manual_seed(0)
+            output = net(*example)
         if course.strict and watch.in_step and watch.done < len(course.steps):
             raise DivergedError("it does less than the wide network")
     except Exception as error:  # whatever the user's own code raises when sizes do not fit
-        return Divergence(watch.ran, place[-1], str(error).split("\n")[0])
-    return None
+        return Divergence(watch.ran, place[-1], str(error).split("\n")[0], watch.last)
+    return tensors_in(output)
+
+
+ANY = Course([], [])
+"""The course of a run that only has to come to its end."""
+
+
+def trained_on(net: nn.Module, example: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
+    """A batch that a network can train on, if there is one."""
+    tried = copied(net)
+    batches = batches_to_train_on(example)
+    return next((batch for batch in batches if not isinstance(compare(tried, batch, ANY, True), Divergence)), None)

@@ -78,29 +78,42 @@ def resize_prelu(layer: nn.PReLU) -> None:
     layer.num_parameters = len(layer.weight)
 
 
-RESIZE: list[tuple[type[nn.Module] | tuple[type[nn.Module], ...], Callable[..., None]]] = [
-    (nn.Linear, resize_linear),
-    (_ConvNd, resize_convolution),
-    (_NormBase, resize_channel_norm),
-    (nn.GroupNorm, resize_group_norm),
-    ((nn.LayerNorm, nn.RMSNorm), resize_last_dimensions),
-    ((nn.Embedding, nn.EmbeddingBag), resize_embedding),
-    (nn.MultiheadAttention, resize_attention),
-    (nn.RNNBase, resize_recurrent),
-    (nn.RNNCellBase, resize_cell),
-    (nn.Bilinear, resize_bilinear),
-    (nn.PReLU, resize_prelu),
+NORM_SIZES = ("num_features", "num_channels", "normalized_shape")
+
+RESIZE: list[tuple[type[nn.Module] | tuple[type[nn.Module], ...], Callable[..., None], str]] = [
+    (nn.Linear, resize_linear, "in_features out_features"),
+    (_ConvNd, resize_convolution, "in_channels out_channels groups kernel_size stride padding dilation output_padding"),
+    (_NormBase, resize_channel_norm, "num_features"),
+    (nn.GroupNorm, resize_group_norm, "num_channels num_groups"),
+    ((nn.LayerNorm, nn.RMSNorm), resize_last_dimensions, "normalized_shape"),
+    ((nn.Embedding, nn.EmbeddingBag), resize_embedding, "num_embeddings embedding_dim padding_idx"),
+    (nn.MultiheadAttention, resize_attention, "embed_dim head_dim kdim vdim num_heads"),
+    (nn.RNNBase, resize_recurrent, "input_size hidden_size proj_size num_layers"),
+    (nn.RNNCellBase, resize_cell, "input_size hidden_size"),
+    (nn.Bilinear, resize_bilinear, "out_features in1_features in2_features"),
+    (nn.PReLU, resize_prelu, "num_parameters"),
 ]
+"""Layers, how to update them, and the attributes that are then up to date."""
 
 
 def resize(layer: nn.Module) -> None:
     """Bring one of PyTorch's own layers up to date."""
-    for kind, update in RESIZE:
+    for kind, update, _ in RESIZE:
         if isinstance(layer, kind) and resizes(layer):
             update(layer)
 
 
 def resizes(layer: nn.Module) -> bool:
     """Whether it is one of PyTorch's own layers and has tensors to tell its sizes by."""
-    known = any(isinstance(layer, kind) for kind, _ in RESIZE)
+    known = any(isinstance(layer, kind) for kind, _, _ in RESIZE)
     return known and next(chain(layer.parameters(), layer.buffers()), None) is not None
+
+
+def resized(layer: nn.Module) -> set[str]:
+    """The attributes of a layer that are up to date once it is resized."""
+    return remembered(type(layer)) if resizes(layer) else set()
+
+
+def remembered(owner: type) -> set[str]:
+    """The sizes that PyTorch's own layers of a class remember."""
+    return {name for kind, _, names in RESIZE if issubclass(owner, kind) for name in names.split()}

@@ -14,11 +14,18 @@ from functools import cached_property
 from torch import Tensor, nn
 
 from potluck.core.copying import copied
+from potluck.core.made_up import runnable
+from potluck.core.names import own_name
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.cut.plan import Plan, shapes_of
 from potluck.parts.match import check_names, setting_for
-from potluck.parts.shrink.recipe import Recipe, find_recipe
-from potluck.parts.trace.findings import Findings, study
+from potluck.parts.shrink.check import Divergence
+from potluck.parts.shrink.recipe import Recipe, RefusedError, find_recipe
+from potluck.parts.shrink.settle import STEPS
+from potluck.parts.trace.findings import Findings, findings, study
+
+
+NEARBY = 6  # modules or biases to try to keep whole before a network is refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,24 +49,60 @@ class Shrinkable:
     recipes: dict[float, Recipe] = field(default_factory=dict, repr=False)  # for widths that were asked for before
 
     @cached_property
+    def tried(self) -> tuple[Tensor, ...]:
+        """The example, or one made up like it that the network can take."""
+        return runnable(self.net, self.example)
+
+    @cached_property
     def findings(self) -> Findings:
         """The network's channels, found when they are first asked for."""
-        return study(self.net, self.example, kept_tensors(self.net, self.keep))
+        return study(self.net, self.tried, kept_tensors(self.net, self.keep))
 
     @property
     def __name__(self) -> str:
         return type(self.net).__name__
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "findings"}  # large, and the recipes suffice
+        return {
+            key: value for key, value in vars(self).items() if key not in ("findings", "tried")
+        }  # large, and the recipes suffice
 
     def __call__(self, width: float) -> nn.Module:
         """A copy of this width, with the first channels of every block."""
         if width == 1:
             return copied(self.net)
         if width not in self.recipes:
-            self.recipes[width] = find_recipe(self.net, self.example, self.findings, self.plan(width))
-        return self.recipes[width].follow(self.net, self.example)
+            self.recipes[width] = self.recipe(width)
+        return self.recipes[width].follow(self.net)
+
+    def recipe(self, width: float) -> Recipe:
+        """How a copy of this width is made."""
+        try:
+            return find_recipe(self.net, self.tried, self.findings, self.plan(width))
+        except RefusedError as refused:
+            raise RefusedError(refused.problem, self.enough_to_keep(refused.problem, width)) from None
+
+    def enough_to_keep(self, problem: Divergence, width: float) -> str:
+        """A module that only has to stay whole for the rest to be made narrower, near the problem."""
+        for name in self.nearby(problem):
+            kept = kept_tensors(self.net, (*self.keep, name))
+            found = findings(self.findings.trace, kept)
+            plan = found.channels.plan(found.channels.counts(width, self.rounding))
+            try:
+                find_recipe(self.net, self.tried, found, plan, STEPS // 10)
+            except RefusedError:
+                continue
+            if plan.narrowed:
+                return name
+        return ""
+
+    def nearby(self, problem: Divergence) -> list[str]:
+        """What runs around a problem, and what ran before it, the smallest first; a bias is what a layer puts out."""
+        paths = [place.strip("'").split(".") for place in (problem.where, problem.after) if place.startswith("'")]
+        names = [".".join(path[:end]) for path in paths for end in range(len(path), 0, -1)]
+        tensors = dict(self.net.named_parameters(remove_duplicate=False))
+        each = [name for at in names for name in (own_name(at, "bias"), at) if name == at or name in tensors]
+        return list(dict.fromkeys(each))[:NEARBY]
 
     def plan(self, width: float) -> Plan:
         """What a copy of this width holds."""

@@ -6,20 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-import torch
 from torch import Tensor
 
 from potluck.parts.trace.marks import FREE, Joins, Marked, Marks, Strip, together
+from potluck.parts.trace.slices import even
 
 
 class Memory(Protocol):
-    """Which tensors share their storage."""
+    """What a run remembers of its tensors: which share their storage, and what was done to them."""
 
     def bases(self, tensor: Tensor) -> list[Tensor]:
         """The tensor that this one is a view of, if it was made on the spot, and its twins."""
 
     def mark(self, tensor: Tensor, marks: Marks) -> None:
         """Replace what is known about a tensor."""
+
+    def note_slice(self, tensor: Tensor, dim: int, piece: tuple[int, int]) -> None:
+        """A slice of a dimension, by start and length."""
+
+    def note_merged(self, atoms: Tensor) -> None:
+        """Atoms along a dimension that was laid into one with another: heads and their size."""
 
 
 class UnforeseenCallError(Exception):
@@ -90,7 +96,7 @@ class Call:
     def channels(self, tensor: Tensor, dim: int) -> Tensor:
         """The atoms along one dimension: FREE if nothing is known, FIXED where there are no channels."""
         marks = self.marks_of(tensor)
-        for one in sorted(marks or (), key=lambda each: each.inner != dim):
+        for one in sorted(marks or (), key=lambda each: (each.free, each.inner != dim)):
             if dim in one.span:
                 self.joins.commit(one, self.reason)
                 return self.flat(one, dim)
@@ -112,7 +118,5 @@ class Call:
 
     def note_pieces(self, pieces: list[Tensor]) -> None:
         """Pieces of equal length stay equal; unequal ones are each cut for themselves."""
-        if len({piece.shape[-1] for piece in pieces}) == 1:
-            pieces = [torch.cat(pieces)]
-        for piece in pieces:
+        for piece in even(pieces):
             self.note_lines(piece)

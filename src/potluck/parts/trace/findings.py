@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from potluck.core.names import own_name
 from potluck.parts.cut.channels import STAYS, Channels
 from potluck.parts.trace.layers import KERNEL
 from potluck.parts.trace.lines import equal_lines, group_into_blocks, parts_of, rows_of, tied_to_fixed
@@ -31,14 +32,20 @@ class Findings:
 
 def study(net: nn.Module, example: Sequence[Tensor], keep: Iterable[str] = ()) -> Findings:
     """Run a network once and find its channels; the tensors named in `keep` stay whole."""
-    return findings(trace(net, example), keep)
+    attention = [name for name, module in net.named_modules() if isinstance(module, nn.MultiheadAttention)]
+    seen = trace(net, example)
+    seen.square += [own_name(name, "out_proj.weight") for name in attention]
+    return findings(seen, keep)
 
 
 def findings(seen: Trace, keep: Iterable[str] = ()) -> Findings:
     """Atoms that were joined are one channel; channels that lie in the same places are one block."""
-    total = 1 + max([0, *(int(own[-1]) for dims in seen.atoms.values() for own in dims if len(own))])
-    group = components(total, seen.joins.pairs())
+    group = components(seen.total, seen.joins.pairs())
     why = reasons(seen, group, keep)
+    for name in seen.square:
+        outside, inside = (group[own].tolist() for own in seen.atoms[name])
+        if set(outside) <= set(why):
+            why.update({channel: TIED for channel in inside if channel not in why})
     while tied := tied_to_fixed(numbered(group, why), seen):
         why.update({int(group[atom]): TIED for atom in tied})
     channel_of = numbered(group, why)
@@ -75,11 +82,17 @@ def reasons(seen: Trace, group: Tensor, keep: Iterable[str]) -> dict[int, str]:
     alone = torch.bincount(group) == 1
     for channel in alone.nonzero().flatten().tolist():
         why.setdefault(channel, UNSHARED)
+    laid = torch.cat([torch.zeros(0, dtype=torch.long), *(atoms.flatten() for atoms in seen.merged)])
+    merged = set(group[laid.clamp_min(FIXED)].tolist())
     for dims in seen.atoms.values():
         matrices = [own for own in dims if len(own) > 1 and why.get(int(group[own[0]])) != KERNEL]
         cut = [not set(group[own].tolist()) <= set(why) for own in matrices]
-        if len(matrices) == 3 and cut[0] and any(cut[1:]):
-            why.update(dict.fromkeys(group[matrices[0]].tolist(), STACK))
+        stacked = any(why.get(int(group[own[0]])) == STACK for own in matrices)
+        if len(matrices) == 3 and not stacked:  # heads x size lie in one dimension at times: the first are the heads
+            heads = [place for place in range(3) if cut[place] and merged & set(group[matrices[place]].tolist())]
+            stack = heads[0] if heads else 0
+            if cut[stack] and sum(cut) > 1:
+                why.update(dict.fromkeys(group[matrices[stack]].tolist(), STACK))
     return why
 
 

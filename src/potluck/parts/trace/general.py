@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from potluck.parts.trace.call import Call
-from potluck.parts.trace.marks import FIXED, FREE, Marked, Marks, Strip, strips
+from potluck.parts.trace.call import Call, UnforeseenCallError
+from potluck.parts.trace.marks import FIXED, FREE, Marked, Marks, Strip, free_along, strip, strips
 
 
 def unknown(call: Call) -> list[Marks]:
@@ -22,11 +22,16 @@ def pointwise(call: Call) -> list[Marks]:
 
 
 def same_shape(call: Call) -> list[Marks]:
-    """Mixes along dimensions but leaves each as long as it was, like softmax."""
+    """Mixes along dimensions but leaves each as long as it was, like softmax; those that it does not leave stay."""
     source = call.tensors[0]
-    if any(output.shape != source.shape for output in call.outputs):
+    marked = call.marked(source)
+    if any(output.dim() != source.dim() for output in call.outputs):
         return unknown(call)
-    return [call.marks_of(source)] * len(call.outputs)
+    changed = {dim for output in call.outputs for dim in range(source.dim()) if output.shape[dim] != source.shape[dim]}
+    call.joins.fix((one for one in marked.strips if changed & set(one.span)), f"nothing is known about {call.what}")
+    return [None if marked.marks is None else tuple(o for o in marked.strips if not changed & set(o.span))] * len(
+        call.outputs
+    )
 
 
 def fresh(call: Call) -> list[Marks]:
@@ -35,30 +40,44 @@ def fresh(call: Call) -> list[Marks]:
 
 
 def restriding(call: Call) -> list[Marks]:
-    """Another order in memory; as long as the shape stays, nothing moves."""
-    marked = call.marked(call.given["self"])
-    return [marked.marks] if marked.shape == tuple(call.outputs[0].shape) else unknown(call)
+    """Another view of the same memory: windows, or only another order."""
+    source, output = call.given["self"], call.outputs[0]
+    marked = call.marked(source)
+    if marked.shape == tuple(output.shape):
+        return [marked.marks]
+    if output is source:  # its old strides are gone
+        return unknown(call)
+    return [strips(Strip(relaid(one.atoms, source, output, FIXED), one.pending) for one in marked.strips)]
+
+
+def relaid(atoms: Tensor, here: Tensor, there: Tensor, elsewhere: int) -> Tensor:
+    """The atoms of one tensor as they lie in another that shares its memory."""
+    if here.dtype != there.dtype:
+        raise UnforeseenCallError("dtype")
+    for dim in range(here.dim()):
+        if here.stride(dim) == 0:  # repeated without being there more than once
+            here, atoms = here.narrow(dim, 0, min(1, here.shape[dim])), atoms.narrow(dim, 0, 1)
+    cells = atoms.new_full((here.untyped_storage().nbytes() // here.element_size(),), elsewhere)
+    try:
+        cells.as_strided(here.shape, here.stride(), here.storage_offset()).copy_(atoms.expand(here.shape))
+        return cells.as_strided(there.shape, there.stride(), there.storage_offset())
+    except RuntimeError as error:  # windows over windows, or numbers of another size
+        raise UnforeseenCallError("stride") from error
 
 
 def copying(call: Call) -> list[Marks]:
-    """Into a tensor, or into a part of one that was made on the spot, such as a list of states."""
-    target, source = call.given["self"], call.marked(call.given["src"])
-    written = call.together(call.marked(target), source)
-    placed = source.reshaped((1,) * (target.dim() - len(source.shape)) + source.shape)
-    for base in call.memory.bases(target):
-        found = strips(one for each in placed.strips for one in laid_in(call, each, target, base))
-        call.memory.mark(base, call.together(call.marked(base), Marked(tuple(base.shape), found)).marks)
-    return [written.marks]
+    """Into a tensor, or into a part of one."""
+    return [call.together(call.marked(call.given["self"]), call.marked(call.given["src"])).marks]
 
 
-def laid_in(call: Call, one: Strip, target: Tensor, base: Tensor) -> list[Tensor]:
-    """A strip of a view, laid along the same dimension of the tensor it is a view of; else it has to stay."""
-    step, size = target.stride(one.inner), target.shape[one.inner]
-    same = [dim for dim in range(base.dim()) if (base.stride(dim), base.shape[dim]) == (step, size)]
-    if one.span != (one.inner,) or len(same) != 1:
-        call.joins.fix([one], f"written into a part of a tensor made in {call.where}")
-        return []
-    return [one.atoms.reshape([-1 if dim == same[0] else 1 for dim in range(base.dim())])]
+def write_through(call: Call, target: Tensor, marks: Marks) -> None:
+    """What is written into a part of a tensor that was made on the spot, such as a list of states, is in that, too."""
+    for base in call.memory.bases(target) if marks else ():
+        laid = strips(Strip(relaid(one.atoms, target, base, FREE), one.pending) for one in marks or ())
+        shape = tuple(
+            size if any(dim in one.span for one in laid) else 1 for dim, size in enumerate(base.shape)
+        )  # elsewhere it may be anything
+        call.memory.mark(base, call.together(call.marked(base), Marked(shape, laid)).marks)
 
 
 def reshaping(call: Call) -> list[Marks]:
@@ -66,7 +85,16 @@ def reshaping(call: Call) -> list[Marks]:
     target = call.outputs[0].shape
     if call.outputs[0].numel() != call.given["self"].numel():  # another type, with more or fewer bytes per number
         return unknown(call)
-    return [call.marked(call.given["self"]).moved(lambda atoms: atoms.reshape(target))]
+    marked = call.marked(call.given["self"])
+    if marked.marks is None:
+        return [None]
+    after = {one: strip(one.atoms.expand(marked.shape).reshape(target), one.pending) for one in marked.strips}
+    found = {one: moved for one, moved in after.items() if moved is not None}
+    for one, moved in found.items():
+        beside = [each for each in found if found[each].inner == moved.inner and one.inner != each.inner]
+        if any(not each.free for each in beside):
+            call.memory.note_merged(one.atoms)
+    return [tuple(found.values())]
 
 
 def moving(call: Call) -> list[Marks]:
@@ -79,8 +107,26 @@ def moving(call: Call) -> list[Marks]:
     for one in marked.strips:
         result = call.operation(**{**call.given, first: one.atoms.expand(marked.shape)})
         for place, atoms in zip(moved, result if isinstance(result, list | tuple) else [result], strict=True):
-            place.append(Strip(atoms, one.pending))
+            place.append(loose_piece(one, atoms) or Strip(atoms, one.pending))
     return [strips(found) for found in moved]
+
+
+def loose_piece(one: Strip, piece: Tensor) -> Strip | None:
+    """A piece of a strip in which no channel is known: it is as long as need be."""
+    if one.free or piece.dim() != one.atoms.dim() or piece.shape[one.inner] < 2 or bool((piece >= 0).any()):
+        return None
+    return free_along(one.inner, piece.shape[one.inner], piece.dim())
+
+
+def expanding(call: Call) -> list[Marks]:
+    """Repeated along dimensions of size 1: as often as need be."""
+    source, output = call.given["self"], call.outputs[0]
+    (marks,) = moving(call)
+    if marks is None:
+        return [None]
+    before = (1,) * (output.dim() - source.dim()) + tuple(source.shape)
+    longer = [dim for dim, size in enumerate(output.shape) if before[dim] == 1 and size > 1]
+    return [(*marks, *(free_along(dim, output.shape[dim], output.dim()) for dim in longer))]
 
 
 def padding(call: Call) -> list[Marks]:
@@ -112,13 +158,7 @@ def slicing(call: Call) -> list[Marks]:
     start = call.given.get("start") or 0
     start = max(0, start + whole) if start < 0 else start
     if 0 < piece < whole and call.given.get("step", 1) == 1:
-        sizes = [piece] * (whole // piece)
-        if whole % piece or start % piece:
-            sizes = [size for size in (start, piece, whole - start - piece) if size]
-        for one in call.marked(source).strips:
-            if one.inner == dim:
-                lines = one.atoms.movedim(dim, -1).reshape(-1, whole)
-                call.note_pieces(list(lines.split(sizes, dim=-1)))
+        call.memory.note_slice(source, dim, (start, piece))
     return moving(call)
 
 
@@ -131,52 +171,6 @@ def picking(call: Call) -> list[Marks]:
                 call.fix_if_used(output, (one,), f"picked by number: {call.what}")
         elif one.inner == dim:  # one of a pair: both go together
             call.joins.join(one.atoms, one.atoms.narrow(dim, 0, 1), call.reason)
-    return moving(call)
-
-
-def indexing(call: Call) -> list[Marks]:
-    """A table read by index tensors: what is indexed has to stay."""
-    source, indices = call.given["self"], call.given["indices"]
-    indexed = {dim for dim, index in enumerate(indices) if index is not None}
-    marked = call.marked(source)
-    call.joins.fix((one for one in marked.strips if indexed & set(one.span)), f"read by index: {call.what}")
-    for index in indices:
-        if index is not None:
-            call.joins.fix(call.marked(index).strips, f"used as an index: {call.what}")
-    rest = Marked(marked.shape, tuple(one for one in marked.strips if not indexed & set(one.span)))
-    return [rest.moved(lambda atoms: call.operation(atoms, indices))]
-
-
-def gathering(call: Call) -> list[Marks]:
-    """An index for every element: what lies along the indexed dimension has to stay, the rest is as it was."""
-    source, dim, output = call.tensors[0], call.dim(call.tensors[0]), call.outputs[0]
-    kept = []
-    for one in call.marked(source).strips:
-        if one.span != (one.inner,) or one.inner == dim or output.shape[one.inner] != source.shape[one.inner]:
-            call.joins.fix([one], f"read by index: {call.what}")
-        else:
-            kept.append(one)
-    return [tuple(kept)] * len(call.outputs)
-
-
-def adding_rows(call: Call) -> list[Marks]:
-    """Rows added or copied at an index: across them the channels are the same."""
-    target, source, dim = call.given["self"], call.given["source"], call.dim(call.given["self"])
-    sides = []
-    for tensor in (target, source):
-        marked = call.marked(tensor)
-        shape = tuple(1 if place == dim else size for place, size in enumerate(marked.shape))
-        across = tuple(one for one in marked.strips if dim not in one.span)
-        call.joins.fix((one for one in marked.strips if dim in one.span), f"written by index: {call.what}")
-        sides.append(Marked(shape, None if marked.marks is None else across))
-    return [call.together(*sides).marks]
-
-
-def selecting(call: Call) -> list[Marks]:
-    """Rows by number."""
-    source, dim = call.given["self"], call.dim(call.given["self"])
-    marked = call.marked(source)
-    call.joins.fix((one for one in marked.strips if dim in one.span), f"read by index: {call.what}")
     return moving(call)
 
 
@@ -207,7 +201,7 @@ def joining(call: Call) -> list[Marks]:
 def one_along(part: Marked, inner: int, dim: int) -> Tensor:
     """The atoms that lie along a dimension, as long as the tensor along the one it is joined at."""
     nothing = torch.full((1,) * len(part.shape), FREE if part.marks is None else FIXED)
-    atoms = next((one.atoms for one in part.strips if one.inner == inner), nothing)
+    atoms = next((one.atoms for one in (*part.channels, *part.strips) if one.inner == inner), nothing)
     return atoms.expand([part.shape[dim] if place == dim else size for place, size in enumerate(atoms.shape)])
 
 

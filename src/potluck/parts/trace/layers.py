@@ -137,6 +137,23 @@ def patches(call: Call) -> list[Marks]:
     return [strips([along(call.channels(given, dim).repeat_interleave(window), dim, given.dim() - 1)])]
 
 
+def overlaid(call: Call) -> list[Marks]:
+    """col2im: windows of values are added up to channels again."""
+    given, output = call.given["self"], call.outputs[0]
+    lines = call.channels(given, given.dim() - 2).reshape(-1, math.prod(call.given["kernel_size"]))
+    call.joins.join(lines, lines[:, :1], call.reason)
+    call.joins.fix((one for one in call.marked(given).strips if one.inner == given.dim() - 1), call.reason)
+    return [strips([along(lines[:, 0], output.dim() - 3, output.dim())])]
+
+
+def sampling(call: Call) -> list[Marks]:
+    """Pixels read at places of a grid: every channel at the same ones."""
+    given, output = call.given["input"], call.outputs[0]
+    call.joins.fix(call.marked(call.given["grid"]).strips, f"used as an index: {call.what}")
+    call.joins.fix((one for one in call.by_channel(given, 2).strips if one.inner > 1), call.reason)
+    return [strips([along(call.channels(given, 1), 1, output.dim())])]
+
+
 def gated(call: Call) -> list[Marks]:
     """glu: the second half gates the first."""
     given = call.given["self"]

@@ -2,7 +2,7 @@
 
 A tensor's marks say along which of its dimensions channels lie. One *strip* is an integer tensor
 that broadcasts to the tensor: the channel atom of every element, FIXED where an element is not a
-channel's, FREE where it may stand for any. A strip may vary over several dimensions, after a
+channel's, FREE (or any number below zero) where it may stand for any. A strip may vary over several dimensions, after a
 layer's channels have been viewed as heads x size: the innermost of them is the one that can be
 cut, since a narrow network has the same heads, each with fewer channels.
 
@@ -12,7 +12,7 @@ one channel, what is multiplied and summed is one channel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,13 +38,24 @@ class Strip:
     @cached_property
     def inner(self) -> int:
         """The dimension along which neighbours are neighbours: the one that can be cut."""
+        if len(self.span) == 1:
+            return self.span[0]
         steps: dict[int, int] = {}
         for dim in self.span:
             lines = self.atoms.movedim(dim, -1).reshape(-1, self.atoms.shape[dim])
-            known = (lines[:, 1:] > 0) & (lines[:, :-1] > 0) & (lines[:, 1:] != lines[:, :-1])
+            known = (lines[:, 1:].sign() * lines[:, :-1].sign() > 0) & (lines[:, 1:] != lines[:, :-1])
             step = (lines[:, 1:] - lines[:, :-1]).abs()[known]
             steps[dim] = int(step.min()) if len(step) else 1 << 60
         return min(self.span, key=lambda dim: (steps[dim], -dim))
+
+    @cached_property
+    def free(self) -> bool:
+        """Whether it is as long as need be: it may stand for any channels, or for none."""
+        return bool((self.atoms < 0).all())
+
+    def along(self, sizes: Mapping[int, int], dims: int) -> Strip:
+        """The same in another tensor, along the dimensions that have these sizes there."""
+        return Strip(self.atoms.reshape([sizes.get(dim, 1) for dim in range(dims)]), self.pending)
 
 
 Marks = tuple[Strip, ...] | None
@@ -59,9 +70,9 @@ def strip(atoms: Tensor, pending: Tensor | None = None) -> Strip | None:
                 atoms = atoms.narrow(dim, 0, 1)
                 continue
             top = atoms.amax(dim, keepdim=True)
-            if bool(((atoms == top) | ((atoms == FREE) & (top > FIXED))).all()):
+            if bool(((atoms == top) | ((atoms < 0) & (top > FIXED))).all()):
                 atoms = top
-    if atoms.numel() == 1 or not (bool((atoms > 0).any()) or bool((atoms == FREE).any() and (atoms == FIXED).any())):
+    if atoms.numel() <= 1:
         return None
     return Strip(atoms.contiguous(), pending)
 
@@ -82,7 +93,7 @@ class Joins:
     def join(self, one: Tensor, other: Tensor, reason: str) -> None:
         """These are the same channels, element by element."""
         first, second = paired(one, other)
-        met = (first != FREE) & (second != FREE) & (first != second)
+        met = (first >= 0) & (second >= 0) & (first != second)
         if bool(met.any()):
             first, second = first[met], second[met]
             key = torch.unique(torch.minimum(first, second) * BASE + torch.maximum(first, second))
@@ -120,6 +131,15 @@ class Marked:
     def strips(self) -> tuple[Strip, ...]:
         return self.marks or ()
 
+    @property
+    def channels(self) -> tuple[Strip, ...]:
+        """The strips that are channels, or partly."""
+        return tuple(one for one in self.strips if not one.free)
+
+    def follows(self, dim: int) -> bool:
+        """Whether it is as long as what it meets along a dimension."""
+        return self.shape[dim] == 1 or any(one.free and one.inner == dim for one in self.strips)
+
     def reshaped(self, shape: Sequence[int]) -> Marked:
         """The same with dimensions of size 1 put in or left out."""
         found = []
@@ -136,6 +156,11 @@ class Marked:
         return strips(Strip(operation(one.atoms.expand(self.shape)), one.pending) for one in self.strips)
 
 
+def free_along(dim: int, size: int, dims: int) -> Strip:
+    """A dimension that was made as long as need be: numbers below zero tell its places apart."""
+    return Strip((FREE - 1 - torch.arange(size)).reshape([-1 if place == dim else 1 for place in range(dims)]))
+
+
 def together(joins: Joins, one: Marked, other: Marked, reason: str) -> Marked:
     """An operation element by element, with broadcasting: what meets is one channel."""
     shape = torch.broadcast_shapes(one.shape, other.shape)
@@ -145,33 +170,49 @@ def together(joins: Joins, one: Marked, other: Marked, reason: str) -> Marked:
         return Marked(shape, known)
     kept = []
     partnered = set()
-    for mine in one.strips:
-        twins = [theirs for theirs in other.strips if theirs.inner == mine.inner]
+    for mine in one.channels:
+        twins = partners(mine, [theirs for theirs in other.channels if theirs.inner == mine.inner])
         for twin in twins:
             partnered.add(id(twin))
             mine = joined(joins, mine, twin, reason)
-        if not twins and other.shape[mine.inner] > 1:
+        if not twins and not other.follows(mine.inner):
             joins.fix([mine], reason)
         else:
             kept.append(mine)
-    for theirs in other.strips:
+    for theirs in other.channels:
         if id(theirs) not in partnered:
-            if one.shape[theirs.inner] > 1:
-                joins.fix([theirs], reason)
-            else:
+            if one.follows(theirs.inner):
                 kept.append(theirs)
+            else:
+                joins.fix([theirs], reason)
+    for side, across in ((one, other), (other, one)):
+        for loose in side.strips:
+            if loose.free and across.follows(loose.inner) and all(each.inner != loose.inner for each in kept):
+                kept.append(loose)
     return Marked(shape, tuple(kept))
+
+
+def partners(mine: Strip, twins: list[Strip]) -> list[Strip]:
+    """Of several strips along one dimension, such as heads and their size, those that repeat as this one does."""
+    if len(twins) < 2:
+        return twins
+    pattern = torch.unique(mine.atoms, return_inverse=True)[1]
+    alike = [each for each in twins if torch.equal(torch.unique(each.atoms, return_inverse=True)[1], pattern)]
+    return alike or twins
 
 
 def joined(joins: Joins, one: Strip, other: Strip, reason: str) -> Strip:
     """Two strips that are the same channels; as long as neither is known to be channels, that is pending, too."""
-    widest = max(one, other, key=lambda each: len(each.span))
+    atoms = max(one, other, key=lambda each: len(each.span)).atoms
+    if bool((atoms < 0).any()):
+        first, second = torch.broadcast_tensors(one.atoms, other.atoms)
+        atoms = torch.where(first < 0, second, first)
     if one.pending is None or other.pending is None:
         joins.commit(one, reason)
         joins.commit(other, reason)
         joins.join(one.atoms, other.atoms, reason)
-        return Strip(widest.atoms)
-    return Strip(widest.atoms, torch.cat([one.pending, other.pending, paired(one.atoms, other.atoms)], dim=1))
+        return Strip(atoms)
+    return Strip(atoms, torch.cat([one.pending, other.pending, paired(one.atoms, other.atoms)], dim=1))
 
 
 def paired(one: Tensor, other: Tensor) -> Tensor:

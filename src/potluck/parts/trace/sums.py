@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from potluck.parts.trace.call import Call
+from potluck.parts.trace.call import Call, UnforeseenCallError
 from potluck.parts.trace.marks import Marked, Marks, Strip, summed
 
 MATRIX_OPERANDS = {
@@ -89,3 +89,22 @@ def trilinear(call: Call) -> list[Marks]:
     product = call.together(*sides)
     gone = sorted(call.given["sumdim"])
     return [squeezed(summed(call.joins, product, gone, call.reason), gone)]
+
+
+def grouped_product(call: Call) -> list[Marks]:
+    """Rows in groups, each group times a matrix of its own: Σ_k A_nk B_gkm."""
+    left, right = call.marked(call.given["self"]), call.marked(call.given["mat2"])
+    if len(right.shape) != 3:
+        raise UnforeseenCallError("mat2")
+    if len(left.shape) == 2:
+        call.joins.fix((one for one in right.strips if 0 in one.span), f"a matrix for each group: {call.what}")
+        matrices = tuple(one for one in right.strips if 0 not in one.span)
+        right = Marked(right.shape[1:], None if right.marks is None else squeezed(matrices, [0]))
+    return [contraction(call, left, right).marks]
+
+
+def distances(call: Call) -> list[Marks]:
+    """Between every two rows: summed over what the rows hold."""
+    left, right = call.marked(call.given["x1"]), call.marked(call.given["x2"])
+    turned = Marked((*right.shape[:-2], right.shape[-1], right.shape[-2]), right.moved(lambda atoms: atoms.mT))
+    return [contraction(call, left, turned).marks]

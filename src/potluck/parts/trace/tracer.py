@@ -14,14 +14,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from potluck.core.copying import copied
+from potluck.core.copying import copied, plain_tensors
 from potluck.core.errors import ModelError
 from potluck.core.logits import LOGITS, entries_of
 from potluck.core.observe import Given, listening, undisturbed
 from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
-from potluck.parts.trace.general import fresh, unknown
-from potluck.parts.trace.marks import Joins, Marked, Marks, Strip
+from potluck.parts.trace.general import expanding, fresh, unknown, write_through
+from potluck.parts.trace.marks import FIXED, Joins, Marked, Marks, Strip
 from potluck.parts.trace.rules import rule_for
+from potluck.parts.trace.slices import Slices
 
 
 class RuleError(Exception):
@@ -42,12 +43,15 @@ class Step:
 class Trace:
     """What was seen: the atoms of every tensor, what joined them, and every step of the run."""
 
-    atoms: dict[str, tuple[Tensor, ...]]  # per tensor of the state and per dimension
+    atoms: dict[str, tuple[Tensor, ...]]  # per tensor and per dimension
+    total: int  # how many atoms there are, FIXED among them
     joins: Joins = field(default_factory=Joins)
     lines: list[Tensor] = field(default_factory=list)  # rows of atoms that must stay equally long: pieces of a split
     strips: list[Tensor] = field(default_factory=list)  # atoms over several dimensions, such as heads
     steps: list[Step] = field(default_factory=list)
     results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of modules, in running order
+    square: list[str] = field(default_factory=list)  # weights that PyTorch's own layers ask to be square
+    merged: list[Tensor] = field(default_factory=list)  # atoms of dimensions that were laid into one: heads, their size
 
 
 class Watch(TorchDispatchMode):
@@ -60,6 +64,8 @@ class Watch(TorchDispatchMode):
         self.known: dict[int, tuple[Tensor, Marked]] = {}  # holds the tensors, so that no address is used twice
         self.fresh: dict[int, list[Tensor]] = {}  # made on the spot, by where their memory is
         self.pending: dict[int, tuple[tuple[Strip, ...], str]] = {}
+        self.slices: dict[tuple[int, int], Slices] = {}
+        self.read: set[int] = set()
 
     def mark(self, tensor: Tensor, marks: Marks) -> None:
         if marks is None and not tensor.is_sparse:
@@ -72,7 +78,17 @@ class Watch(TorchDispatchMode):
         return self.known[id(tensor)][1] if id(tensor) in self.known else Marked(tuple(tensor.shape), ())  # a constant
 
     def bases(self, tensor: Tensor) -> list[Tensor]:
+        if tensor.is_sparse:
+            return []
         return [base for base in self.fresh.get(tensor.untyped_storage().data_ptr(), []) if base is not tensor]
+
+    def note_slice(self, tensor: Tensor, dim: int, piece: tuple[int, int]) -> None:
+        lain = [one for one in self.marked(tensor).channels if one.inner == dim and bool((one.atoms >= 0).all())]
+        lines = [one.atoms.movedim(dim, -1).reshape(-1, tensor.shape[dim]) for one in lain]
+        self.slices.setdefault((id(tensor), dim), Slices(lines)).taken.add(piece)
+
+    def note_merged(self, atoms: Tensor) -> None:
+        self.trace.merged.append(atoms)
 
     def fix_if_used(self, tensor: Tensor, strips: tuple[Strip, ...], reason: str) -> None:
         self.pending[id(tensor)] = (strips, reason)
@@ -90,8 +106,12 @@ class Watch(TorchDispatchMode):
         for output, marks in zip(outputs, found, strict=True):
             self.mark(output, marks)
             for one in marks or ():
-                if len(one.span) > 1 and one.pending is None:
+                if len(one.span) > 1 and one.pending is None and not one.free:
                     self.trace.strips.append(one.atoms)
+        alias = func._schema.arguments[0].alias_info if names else None
+        target = given.get(names[0]) if alias is not None and alias.is_write else None
+        if isinstance(target, Tensor) and found:
+            self.spread(call, target, found[0])
         marked = tuple(Marked(tuple(output.shape), marks) for output, marks in zip(outputs, found, strict=True))
         name = func.overloadpacket.__name__
         self.trace.steps.append(Step(name, self.place[-1], tuple(tuple(o.shape) for o in outputs), marked))
@@ -100,10 +120,11 @@ class Watch(TorchDispatchMode):
     def propagate(self, call: Call) -> list[Marks]:
         """The marks of the outputs; where no channels come in, none come out."""
         for tensor in call.tensors:
+            self.read.add(id(tensor))
             self.trace.joins.fix(*self.pending.pop(id(tensor), ((), "")))
         incoming = [call.marks_of(tensor) for tensor in call.tensors]
         rule = rule_for(call.operation)
-        if not any(incoming) and rule is not fresh:
+        if not any(incoming) and rule not in (fresh, expanding):
             free = all(marks is None for marks in incoming)
             return [None if free else ()] * len(call.outputs)
         try:
@@ -113,41 +134,97 @@ class Watch(TorchDispatchMode):
         except Exception as error:
             raise RuleError(f"the rule for {call.what} failed: {type(error).__name__}: {error}") from error
 
+    def spread(self, call: Call, target: Tensor, marks: Marks) -> None:
+        """Tell the tensors that share their memory with what was written into."""
+        try:
+            write_through(call, target, marks)
+        except UnforeseenCallError:
+            unknown(call)
+
     def note_lines(self, lines: Tensor) -> None:
         self.trace.lines.append(lines)
 
 
 def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
-    """Run a copy of the network on one example, in evaluation, and watch."""
+    """Run a copy of the network on one example, in evaluation, and watch.
+
+    If that leaves parameters unread, it runs once more in training: some are for training alone.
+    """
     net = copied(net)
-    named = {**dict(net.named_parameters(remove_duplicate=False)), **dict(net.named_buffers(remove_duplicate=False))}
-    atoms, marks = label(named)
-    result = Trace(atoms)
-    place = ["the network"]
-    watch = Watch(result, place)
-    for name, tensor in named.items():
-        watch.mark(tensor, marks[name])
-    for tensor in example:
-        watch.mark(tensor, ())
+    plain = plain_tensors(net)
+    parameters = dict(net.named_parameters(remove_duplicate=False))
+    named = {**parameters, **dict(net.named_buffers(remove_duplicate=False)), **plain}
+    atoms, marks, total = label(named)
+    seen = Trace(atoms, total)
 
-    def note(name: str, output: object) -> None:
-        result.results.append((name, tuple(watch.marked(tensor) for tensor in tensors_in(output))))
+    def watch() -> Watch:
+        watching = Watch(seen, ["the network"])
+        for name, tensor in named.items():
+            watching.mark(tensor, marks[name])
+        return watching
 
+    evaluation = watch()
     try:
-        with plain_operations(), undisturbed(net), placed(net, place, note), watch:
-            output = net(*example)
+        follow(net, example, evaluation, training=False, plain=plain)
     except RuleError:
         raise
     except Exception as error:  # whatever the user's own code raises
         shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in example)
-        raise ModelError(f"the network cannot run on an input of {shapes}: in {place[-1]}, {error}") from error
+        place = evaluation.place[-1]
+        raise ModelError(f"the network cannot run on an input of {shapes}: in {place}, {error}") from error
+    if any(id(parameter) not in evaluation.read for parameter in parameters.values()):
+        steps, results = list(seen.steps), list(seen.results)
+        for batch in batches_to_train_on(example):
+            try:
+                follow(net, batch, watch(), training=True, plain={})
+                break
+            except RuleError:
+                raise
+            except Exception:  # noqa: S112 - it may ask for more than one example, or for labels
+                continue
+        seen.steps, seen.results = steps, results
+    return seen
+
+
+def batches_to_train_on(example: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """The example, and the example twice: batch norm cannot train on one."""
+    return [tuple(example), tuple(torch.cat([tensor, tensor]) if tensor.dim() else tensor for tensor in example)]
+
+
+def follow(
+    net: nn.Module, example: Sequence[Tensor], watch: Watch, training: bool, plain: Mapping[str, Tensor]
+) -> None:
+    """Run a network once, and add what is seen to the trace."""
+    for tensor in example:
+        watch.mark(tensor, ())
+
+    def note(name: str, output: object) -> None:
+        watch.trace.results.append((name, tuple(watch.marked(tensor) for tensor in tensors_in(output))))
+
+    with plain_operations(), undisturbed(net, training):
+        with placed(net, watch.place, note), watch:
+            output = net(*example)
+        now = plain_tensors(net)
+    for name, tensor in plain.items():
+        if name in now and now[name] is not tensor and now[name].shape == tensor.shape:  # the run computes it anew
+            watch.trace.atoms[name] = lain(watch.marked(now[name]))
+    for slices in watch.slices.values():
+        watch.trace.lines.extend(slices.rows())
     for tensor in output_tensors(output):
-        result.joins.fix(watch.marked(tensor).strips, "it is the network's output")
-    return result
+        watch.trace.joins.fix(watch.marked(tensor).strips, "it is the network's output")
 
 
-def label(named: Mapping[str, Tensor]) -> tuple[dict[str, tuple[Tensor, ...]], dict[str, Marks]]:
-    """An atom for every index of every dimension of every tensor; tied tensors share theirs."""
+def lain(marked: Marked) -> tuple[Tensor, ...]:
+    """The atoms along each dimension of a tensor that a run made."""
+    found = [torch.full((size,), FIXED) for size in marked.shape]
+    for one in marked.channels:
+        if len(one.span) == 1 and one.pending is None:
+            found[one.inner] = one.atoms.flatten().clamp_min(FIXED)
+    return tuple(found)
+
+
+def label(named: Mapping[str, Tensor]) -> tuple[dict[str, tuple[Tensor, ...]], dict[str, Marks], int]:
+    """An atom for every index of every dimension of every tensor, and their number; tied tensors share theirs."""
     atoms: dict[str, tuple[Tensor, ...]] = {}
     marks: dict[str, Marks] = {}
     seen: dict[int, str] = {}
@@ -164,7 +241,7 @@ def label(named: Mapping[str, Tensor]) -> tuple[dict[str, tuple[Tensor, ...]], d
             atoms[name], marks[name] = tuple(own), tuple(found)
         else:
             atoms[name], marks[name] = atoms[twin], marks[twin]
-    return atoms, marks
+    return atoms, marks, last + 1
 
 
 @contextmanager
