@@ -19,7 +19,7 @@ def copied(net: nn.Module) -> nn.Module:
 
 
 def plain_tensors(net: nn.Module) -> dict[str, Tensor]:
-    """Tensors in modules' own attributes: constants, what a run left behind, weights that a hook computes (weight_norm).
+    """Tensors in modules' own attributes: constants, what a run left, weights that a hook computes (weight_norm).
 
     >>> net = nn.Linear(2, 3)
     >>> net.cache = {"mean": Tensor([1.0]), "steps": 7}

@@ -35,7 +35,7 @@ def observe(
 
 @contextmanager
 def undisturbed(net: nn.Module, training: bool = False) -> Iterator[None]:
-    """One mode for all modules and no gradients; modes, random state and what modules remember are restored at the end."""
+    """One mode for all modules, no gradients; modes, random state and what modules remember are restored at the end."""
     lazy = [(module, module.training) for module in net.modules() if isinstance(module, LazyModuleMixin)]
     before = [
         (module, dict(vars(module)), dict(module._buffers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +87,27 @@ def test_sizes_in_settings_of_every_kind(kind: str) -> None:
     assert READ[kind](net.settings) == (16, 4)
     if kind not in ("list", "dictionary", "pairs"):
         assert seen.narrow.blocks[1].settings is seen.narrow.settings
+
+
+class Twice(nn.Module):
+    """Remembers a size twice, and a copy reads one from the other."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.sizes = {"size": size}
+        self.__setstate__(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._sizes = tuple(self.sizes.items())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(-1, dict(self._sizes)["size"])
+
+
+def test_a_size_that_copies_read_from_elsewhere() -> None:
+    narrow = shrunk(nn.Sequential(Linear(3, 8), Twice(8), Linear(8, 2)), floats(2, 3)).narrow
+    assert copy.deepcopy(narrow)(floats(2, 3)).shape == (2, 2)
 
 
 def test_a_plain_tensor_as_long_as_the_channels_goes_with_them() -> None:

@@ -116,6 +116,19 @@ def test_experts_that_each_multiply_their_own_tokens() -> None:
     assert seen.cut["down"] == (3, 8, 16)
 
 
+def test_an_expert_that_no_token_goes_to_is_cut_like_the_others() -> None:
+    def run(m, x):
+        x = m.stem(x)
+        result = torch.zeros_like(x)
+        for number, expert in enumerate((m.first, m.second)):
+            rows = (torch.arange(len(x)) % 2 == 2 * number).nonzero().flatten()
+            result.index_add_(0, rows, expert(x[rows].view(-1, x.shape[1])).relu())
+        return m.out(result)
+
+    net = Net(run, stem=Linear(3, 8), first=Linear(8, 8), second=Linear(8, 8), out=Linear(8, 2))
+    assert shrunk(net, floats(5, 3)).cut["second.weight"] == (4, 4)
+
+
 def test_patches_are_laid_over_each_other_again() -> None:
     def run(m, x):
         x = m.a(x)

@@ -84,6 +84,6 @@ def with_size(value: Any, path: Path, size: int) -> Any:
     if isinstance(value, tuple):
         parts = [with_size(each, rest, size) if place == first else each for place, each in enumerate(value)]
         return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
-    inside = value if isinstance(value, list | dict) else vars(value)
+    inside: Any = value if isinstance(value, list | dict) else vars(value)
     inside[first] = with_size(inside[first], rest, size)
     return value

@@ -13,7 +13,6 @@ from itertools import combinations, islice, product
 import torch
 from torch import Tensor, nn
 
-from potluck.core.copying import copied
 from potluck.parts.shrink.attributes import Attribute, assign
 from potluck.parts.shrink.check import ANY, Course, Divergence, Outcome, compare
 from potluck.parts.shrink.resize import NORM_SIZES, remembered
@@ -50,7 +49,10 @@ class Trials:
         if isinstance(outcome, Divergence) or self.batch is None:
             return outcome
         self.steps -= steps
-        training = compare(copied(self.narrow), self.batch, ANY, training=True)
+        before = [(buffer, buffer.clone()) for buffer in self.narrow.buffers()]
+        training = compare(self.narrow, self.batch, ANY, training=True)
+        for buffer, value in before:  # what norms counted
+            buffer.copy_(value)
         if isinstance(training, Divergence):
             return replace(training, step=steps + training.step, message=f"{training.message} (in training)")
         return outcome
@@ -132,6 +134,8 @@ def readings(found: Found, choices: Choices, problem: Divergence) -> Iterator[Ch
 
 def change_remembered(trials: Trials, choices: Choices) -> Choices:
     """Change all sizes that can be changed without any output changing, many at once as long as that goes well."""
+    needed, batch = choices, trials.batch
+    trials.batch = None  # training is tried once, at the end
     before = trials.outcome(choices)
     waiting = [[each for each, size in choices.items() if size == each.size]]
     while waiting and trials.steps > 0:
@@ -142,7 +146,8 @@ def change_remembered(trials: Trials, choices: Choices) -> Choices:
         elif len(group) > 1:
             half = len(group) // 2
             waiting += [group[half:], group[:half]]
-    return choices
+    trials.batch = batch
+    return needed if choices == needed or isinstance(trials.outcome(choices), Divergence) else choices
 
 
 def same(one: Outcome, other: Outcome) -> bool:

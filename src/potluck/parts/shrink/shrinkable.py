@@ -24,7 +24,6 @@ from potluck.parts.shrink.recipe import Recipe, RefusedError, find_recipe
 from potluck.parts.shrink.settle import STEPS
 from potluck.parts.trace.findings import Findings, findings, study
 
-
 NEARBY = 6  # modules or biases to try to keep whole before a network is refused
 
 

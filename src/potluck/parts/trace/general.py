@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from potluck.parts.trace.call import Call, UnforeseenCallError
-from potluck.parts.trace.marks import FIXED, FREE, Marked, Marks, Strip, free_along, strip, strips
+from potluck.parts.trace.marks import FIXED, FREE, Marked, Marks, Strip, free_along, lively, strip, strips
 
 
 def unknown(call: Call) -> list[Marks]:
@@ -82,13 +82,13 @@ def write_through(call: Call, target: Tensor, marks: Marks) -> None:
 
 def reshaping(call: Call) -> list[Marks]:
     """A view with other sizes."""
-    target = call.outputs[0].shape
+    target = lively(call.outputs[0].shape)
     if call.outputs[0].numel() != call.given["self"].numel():  # another type, with more or fewer bytes per number
         return unknown(call)
     marked = call.marked(call.given["self"])
     if marked.marks is None:
         return [None]
-    after = {one: strip(one.atoms.expand(marked.shape).reshape(target), one.pending) for one in marked.strips}
+    after = {one: strip(one.atoms.expand(lively(marked.shape)).reshape(target), one.pending) for one in marked.strips}
     found = {one: moved for one, moved in after.items() if moved is not None}
     for one, moved in found.items():
         beside = [each for each in found if found[each].inner == moved.inner and one.inner != each.inner]
@@ -105,7 +105,7 @@ def moving(call: Call) -> list[Marks]:
         return [None] * len(call.outputs)
     moved: list[list[Strip]] = [[] for _ in call.outputs]
     for one in marked.strips:
-        result = call.operation(**{**call.given, first: one.atoms.expand(marked.shape)})
+        result = call.operation(**{**call.given, first: one.atoms.expand(lively(marked.shape))})
         for place, atoms in zip(moved, result if isinstance(result, list | tuple) else [result], strict=True):
             place.append(loose_piece(one, atoms) or Strip(atoms, one.pending))
     return [strips(found) for found in moved]

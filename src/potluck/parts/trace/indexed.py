@@ -17,7 +17,15 @@ def indexing(call: Call) -> list[Marks]:
     source, indices = call.given["self"], call.given["indices"]
     rest = unindexed(call, source, indexed_dims(indices), "read")
     fix_indices(call, indices)
-    return [rest.moved(lambda atoms: call.operation(atoms, indices))]
+    if call.outputs[0].numel():
+        return [rest.moved(lambda atoms: call.operation(atoms, indices))]
+    places = places_in_values(source.dim(), indexed_dims(indices), indices)  # nothing is read, but what is has channels
+    return [
+        tuple(
+            one.along({places[dim]: one.atoms.shape[dim] for dim in one.span}, call.outputs[0].dim())
+            for one in rest.strips
+        )
+    ]
 
 
 def putting(call: Call) -> list[Marks]:

@@ -142,6 +142,8 @@ class Marked:
 
     def reshaped(self, shape: Sequence[int]) -> Marked:
         """The same with dimensions of size 1 put in or left out."""
+        if tuple(shape) == self.shape:
+            return self
         found = []
         for one in self.strips:
             sizes = iter(one.atoms.shape[dim] for dim, size in enumerate(self.shape) if size > 1)
@@ -154,6 +156,11 @@ class Marked:
         if self.marks is None:
             return None
         return strips(Strip(operation(one.atoms.expand(self.shape)), one.pending) for one in self.strips)
+
+
+def lively(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape in which what is empty has one element, so that channels can be followed through it."""
+    return tuple(size or 1 for size in shape)
 
 
 def free_along(dim: int, size: int, dims: int) -> Strip:

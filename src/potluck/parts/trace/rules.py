@@ -28,7 +28,8 @@ NAMES: dict[Rule, str] = {
     general.restriding: "as_strided as_strided_",
     general.copying: "copy_",
     general.same_shape: (
-        "_softmax _safe_softmax _log_softmax cumsum cumprod logcumsumexp cummax cummin sort argsort _fft_c2c _fft_r2c _fft_c2r"
+        "_softmax _safe_softmax _log_softmax cumsum cumprod logcumsumexp cummax cummin sort argsort "
+        "_fft_c2c _fft_r2c _fft_c2r"
     ),
     general.reshaping: "view _unsafe_view reshape _reshape_alias unflatten flatten",
     general.moving: (
@@ -44,8 +45,8 @@ NAMES: dict[Rule, str] = {
     indexed.selecting: "index_select",
     indexed.gathering: "gather topk",
     indexed.writing: (
-        "index_add index_add_ index_copy index_copy_ index_reduce index_reduce_ index_fill index_fill_ scatter scatter_ "
-        "scatter_add scatter_add_ scatter_reduce scatter_reduce_"
+        "index_add index_add_ index_copy index_copy_ index_reduce index_reduce_ index_fill index_fill_ scatter "
+        "scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_"
     ),
     indexed.filling: "masked_scatter masked_scatter_",
     general.joining: "cat",
@@ -65,7 +66,8 @@ NAMES: dict[Rule, str] = {
         "max_pool3d_with_indices adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d "
         "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d upsample_nearest1d "
         "upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d upsample_linear1d "
-        "upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa "
+        "upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact3d "
+        "_upsample_bilinear2d_aa _upsample_bicubic2d_aa "
         "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d"
     ),
     layers.channel_norm: (

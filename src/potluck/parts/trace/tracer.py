@@ -180,7 +180,7 @@ def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
                 break
             except RuleError:
                 raise
-            except Exception:  # noqa: S112 - it may ask for more than one example, or for labels
+            except Exception:  # it may ask for more than one example, or for labels
                 continue
         seen.steps, seen.results = steps, results
     return seen
