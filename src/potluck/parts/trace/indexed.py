@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from potluck.parts.trace.call import Call, UnforeseenCallError
-from potluck.parts.trace.general import moving, unknown
+from potluck.parts.trace.general import unknown
 from potluck.parts.trace.marks import Marked, Marks
 
 
@@ -136,6 +136,5 @@ def filling(call: Call) -> list[Marks]:
 
 def selecting(call: Call) -> list[Marks]:
     """Rows by number."""
-    dim = call.dim(call.given["self"])
-    unindexed(call, call.given["self"], {dim}, "read")
-    return moving(call)
+    source = call.given["self"]
+    return [unindexed(call, source, {call.dim(source)}, "read").marks]
