@@ -47,8 +47,8 @@ def undisturbed(net: nn.Module, training: bool = False) -> Iterator[None]:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             yield
     finally:
-        for module, mode in lazy:  # the first run gave it its parameters and another class
-            module.training = mode
+        for unready, mode in lazy:  # the first run gave it its parameters and another class
+            unready.training = mode
         for module, attributes, buffers in before:
             vars(module).clear()
             vars(module).update(attributes)
