@@ -57,9 +57,10 @@ def test_a_damaged_checkpoint_is_one_sentence(potluck, config, tmp_path, damage)
 
 def test_another_config_is_one_sentence(potluck, config, tmp_path):
     assert potluck("run", config, "--out", tmp_path / "run", "--set", "task.rounds=1").code == 0
-    told = potluck("run", config, "--out", tmp_path / "run", "--resume")
+    told = potluck("run", config, "--out", tmp_path / "run", "--resume", "--set", "train.lr=0.25")
     assert one_sentence(told), told
-    assert "task.rounds (1 there, 3 here)" in told.err
+    assert "train.lr (0.05 there, 0.25 here)" in told.err
+    assert "recipe.kind" not in told.err
 
 
 def test_an_export_that_cannot_be_written_is_one_sentence(potluck, config, tmp_path):

@@ -317,6 +317,17 @@ class AnswersOtherwiseWhenAskedAgain(FedAvg):
         return {n: t + 0.1 * (len(asked) - 1) if t.is_floating_point() else t for n, t in sent.items()}, {}
 
 
+@dataclass(frozen=True)
+class CountsDown(FedAvg):
+    """Takes shorter steps towards the last round, and does not say so."""
+
+    lossless: ClassVar[bool] = False
+    reduces_to_fedavg: ClassVar[bool] = False
+
+    def aggregate(self, state, updates, ctx):
+        return moved(super().aggregate(state, updates, ctx), state, 1 / (ctx.task.rounds - ctx.round + 1))
+
+
 FAULTS = [
     (DefaultOutOfRange, "its settings are a config", "rate is 0.0"),
     (SettingThatAFileChanges, "its settings are a config", "do not survive a config file"),
@@ -342,5 +353,6 @@ FAULTS = [
     (TooLargeForItsLevel, "an exported model is plain", "'small'"),
     (DependsOnTheProcess, "engines agree", "disagree"),
     (RemembersOutsideItsState, "a resumed run is the same run", "after a resume"),
+    (CountsDown, "a longer run begins the same", "set looks_ahead = True"),
 ]
 """(a method, the only check that it fails, what the check must say)."""

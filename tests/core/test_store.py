@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from potluck.core import store as store_module
 from potluck.core.checkpoint import read
 from potluck.core.errors import RunError
-from potluck.core.store import Folder, Memory, Store
+from potluck.core.store import Folder, Memory, Reading, Store, survey, waiting
 from potluck.core.tensors import plainly_laid, same_tensors
 from potluck.core.types import Tensors
 
@@ -101,7 +101,7 @@ def test_a_client_has_a_file_of_its_own_once_the_round_is_done(tmp_path: Path) -
     assert files(tmp_path) == {"000/7.safetensors", "001/1007.safetensors"}
     tensors, about = read(tmp_path / "001" / "1007.safetensors")
     assert same_tensors(tensors, some(2.0))
-    assert about == {"client": 1007, "rounds_done": 1}
+    assert about == {"client": 1007, "run": "", "rounds_done": 1}
 
 
 def test_nothing_is_written_before_anybody_keeps_anything(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_what_did_not_change_is_not_written_again(tmp_path: Path, monkeypatch: p
     assert len(saved) == 1
     for _ in range(3):
         folder.put(1, some(1.0))
-        assert not folder.files()
+        assert not waiting(tmp_path)
         folder.commit()
     assert len(saved) == 1
     folder.put(1, some(2.0))
@@ -190,7 +190,7 @@ def test_a_commit_that_was_cut_short_is_finished(tmp_path: Path, monkeypatch: py
     assert len(moved) == 1
     again = Folder(tmp_path, 2)
     assert [holds(again, client, value) for client, value in ((1, 1.0), (2, 2.0), (3, 2.0))] == [True] * 3
-    assert not again.files()
+    assert not waiting(tmp_path)
 
 
 def test_with_no_round_done_what_was_there_is_forgotten(tmp_path: Path) -> None:
@@ -237,3 +237,104 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "personal" / "000").write_text("a file where a folder should be")
     with pytest.raises(RunError, match=r"cannot write to .*personal: File exists"):
         folder.commit()
+
+
+# ---- whose files these are ----
+
+
+def kept(path: Path, run: str = "mine") -> Folder:
+    """A folder in which clients 1 and 2 of a run kept something in the first round."""
+    folder = Folder(path, 0, run)
+    folder.put(1, some(1.0))
+    folder.put(2, some(2.0))
+    folder.commit()
+    return folder
+
+
+@pytest.mark.parametrize("kind", [Folder, Reading])
+def test_the_file_of_another_client_is_refused(tmp_path: Path, kind: type[Folder] | type[Reading]) -> None:
+    kept(tmp_path)
+    (tmp_path / "000" / "1.safetensors").write_bytes((tmp_path / "000" / "2.safetensors").read_bytes())
+    store = kind(tmp_path, 1, "mine")
+    assert holds(store, 2, 2.0)
+    with pytest.raises(RunError, match=r"000/1\.safetensors is not what this run keeps for client 1"):
+        store.get(1)
+
+
+@pytest.mark.parametrize("kind", [Folder, Reading])
+def test_the_file_of_another_run_is_refused(tmp_path: Path, kind: type[Folder] | type[Reading]) -> None:
+    kept(tmp_path, "yours")
+    with pytest.raises(RunError, match="of another client or run"):
+        kind(tmp_path, 1, "mine").get(1)
+
+
+@pytest.mark.parametrize("kind", [Folder, Reading])
+def test_a_file_of_a_round_that_is_yet_to_come_is_refused(tmp_path: Path, kind: type[Folder] | type[Reading]) -> None:
+    """As when an older checkpoint was restored without the clients' files that belong to it."""
+    folder = kept(tmp_path)
+    folder.put(1, some(3.0))
+    folder.commit()
+    store = kind(tmp_path, 1, "mine")
+    assert holds(store, 2, 2.0)
+    with pytest.raises(RunError, match=r"1\.safetensors is of round 2, but the checkpoint is of round 1"):
+        store.get(1)
+
+
+def test_a_waiting_file_of_another_run_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    kept(tmp_path)
+    kept(tmp_path / "other", "yours").put(5, some(5.0))
+    (tmp_path / "next" / "5.safetensors").write_bytes((tmp_path / "other" / "next" / "5.safetensors").read_bytes())
+    (tmp_path / "next" / ".6.safetensors.tmp").write_bytes(b"half")
+    before = files(tmp_path)
+    with pytest.raises(RunError, match=r"next/5\.safetensors is not what this run keeps"):
+        Folder(tmp_path, 1, "mine")
+    assert files(tmp_path) == before
+
+
+def test_the_roll_says_who_has_a_file_whatever_the_order(tmp_path: Path) -> None:
+    one, other = Folder(tmp_path / "one", 0), Folder(tmp_path / "other", 0)
+    for folder, clients in ((one, (7, 1, 1007)), (other, (1007, 7, 1))):
+        for client in clients:
+            folder.put(client, some(float(client)))
+            folder.put(client, some(0.0))
+        folder.put(3, {})
+        folder.commit()
+    assert one.roll.clients == 3
+    assert one.roll == other.roll == survey(tmp_path / "one", 1, "").roll
+    (tmp_path / "one" / "000" / "7.safetensors").rename(tmp_path / "one" / "000" / "8.safetensors")
+    changed = survey(tmp_path / "one", 1, "").roll
+    assert changed.clients == 3
+    assert changed.digest != other.roll.digest
+
+
+def test_the_roll_counts_what_waits_for_a_checkpoint_that_is_there(tmp_path: Path) -> None:
+    before_and_after(tmp_path)
+    assert [survey(tmp_path, done, "").roll.clients for done in (1, 2)] == [2, 3]
+    assert files(tmp_path / "next") == {"2.safetensors", "3.safetensors"}
+
+
+def test_a_round_costs_what_its_cohort_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients have a file, only those of the cohort are touched."""
+    folder = Folder(tmp_path, 0)
+    for client in range(50):
+        folder.put(client, some(1.0))
+    folder.commit()
+    looked: list[Path] = []
+    real = store_module.read
+    monkeypatch.setattr(store_module, "read", lambda path: (looked.append(path), real(path))[1])
+    monkeypatch.setattr(store_module, "settled", lambda path: pytest.fail("a round looks through all files"))
+    for client in (3, 60):
+        folder.put(client, some(2.0))
+    folder.commit()
+    assert len(looked) <= 2
+    assert folder.roll.clients == 51
+
+
+def test_only_our_files_are_forgotten(tmp_path: Path) -> None:
+    """A folder of that name that somebody had before is left alone."""
+    before_and_after(tmp_path)
+    for mine in ("diary.txt", "000/photo.safetensors", "007/1.safetensors"):
+        (tmp_path / mine).parent.mkdir(exist_ok=True)
+        (tmp_path / mine).write_text("mine")
+    Folder(tmp_path, 0)
+    assert files(tmp_path) == {"diary.txt", "000/photo.safetensors", "007/1.safetensors"}

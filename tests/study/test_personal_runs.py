@@ -319,7 +319,8 @@ def test_workers_leave_the_same_files(finished, tmp_path):
     config = write_config(tmp_path, TEXT.replace('"serial"', '"local"'))
     engine = make_engine("local", 2)
     try:
-        found = execute(from_config(read_config(config, trust=True)), engine, {"engine": {}}, tmp_path / "run")
+        read = read_config(config, trust=True)
+        found = execute(from_config(read), engine, read.resolved(), tmp_path / "run")
     finally:
         engine.close()
     assert without_seconds(found.metrics) == without_seconds(result.metrics)

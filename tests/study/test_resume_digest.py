@@ -10,7 +10,7 @@ from torch import nn
 
 import potluck
 from potluck.core.errors import RunError
-from potluck.study.record import read_toml
+from potluck.study.files import read_toml
 
 
 def network(seed=0, **changed):

@@ -51,6 +51,7 @@ def test_the_config_beside_it_is_the_resolved_one_with_its_recipe(finished):
     assert written == {**resolved, "engine": {**resolved["engine"], "step": ways}}
     assert recipe == {
         "run": result.experiment.recipe.run,
+        "kind": result.experiment.recipe.kind,
         "classes": 10,
         "goal": "classes",
         "inputs": "float32:1x8x8",

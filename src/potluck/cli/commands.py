@@ -82,7 +82,8 @@ def run(
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="the run's directory  [default: runs/NAME]")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="continue where an earlier run of this config stopped")
+        bool,
+        typer.Option("--resume", help="continue an earlier run of this config, or extend it with a larger task.rounds"),
     ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="show in the end where the time went")] = False,
     trust: Trust = False,
@@ -94,6 +95,7 @@ def run(
     from potluck.study.config import read_config
     from potluck.study.experiment import from_config
     from potluck.study.notes import notes_on
+    from potluck.study.resume import nothing_to_resume
     from potluck.study.run import execute
 
     read = read_config(config, overrides or [], trust)
@@ -101,6 +103,8 @@ def run(
     experiment = from_config(read, data_dir)
     for note in notes_on(read):
         typer.echo(f"potluck: {note}", err=True)
+    if resume and (sentence := nothing_to_resume(directory)):
+        say(sentence)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # an operator's stop is as clean as Ctrl-C
     engine = make_engine(read.engine.name, read.engine.workers)
     try:
@@ -126,10 +130,13 @@ app.command()(inspect)
 
 @app.command()
 def compare(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="directories of runs")]) -> None:
-    """Runs side by side: accuracy per level, and what it cost."""
-    from potluck.cli.summary import comparison, summarise
+    """Runs side by side: accuracy per level, and what it cost. Says what differs if they cannot be compared."""
+    from potluck.cli.summary import comparison, summarise, warning
 
-    console.print(comparison("Comparison", {str(path): summarise(path) for path in runs}))
+    found = {str(path): summarise(path) for path in runs}
+    console.print(comparison("Comparison", found))
+    for line in warning(found):
+        typer.echo(line, err=True)
 
 
 @app.command(name="methods")

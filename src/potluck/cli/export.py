@@ -26,7 +26,7 @@ def export(
     .safetensors has the plain weights, .pt2 a program for torch.export.load, .onnx a graph for other programs (needs
     pip install 'potluck\\[onnx]'). An unfinished run gives its latest.
     """
-    from potluck.core.checkpoint import read, save
+    from potluck.core.checkpoint import save
     from potluck.study.formats import WEIGHTS, require_format
     from potluck.study.recorded import load
 
@@ -38,7 +38,10 @@ def export(
         raise RunError(f"export needs a --level ({levels}), a --ratio, such as 0.4, or a --client")
     of = recorded.level(asked[0]) if client is None else client
     if level is not None and out.suffix == WEIGHTS and recorded.run.model(level).exists():
-        weights, about = read(recorded.run.model(level))  # no network is needed, which only Python may be able to build
+        weights, rounds = recorded.run.finished_model(
+            level
+        )  # no network is needed, which only Python may be able to build
+        about = {"level": level, "rounds_done": rounds}
         save(out, weights, about)
     else:
         found = recorded.written(of, out)

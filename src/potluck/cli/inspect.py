@@ -26,11 +26,11 @@ def inspect(
     """What a run's method recorded about itself: effective ranks, how orthogonal bases are, and the like."""
     require_svg(picture)
     from potluck.report.inspection import quantities, tables
-    from potluck.study.record import RunDirectory, read_toml
+    from potluck.study.record import RunDirectory
 
     record = RunDirectory(run)
     found = tables(quantities(record))
-    config = read_toml(record.config)
+    config = record.settings()
     name, method, rounds = str(config["name"]), str(config["method"]["name"]), record.records()[-1]["round"]
     drew = picture is not None and draw(record, picture, f"{name} ({method}), {rounds} rounds", trust)
     if as_json:

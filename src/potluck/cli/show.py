@@ -49,6 +49,10 @@ class ProgressBar:
         self.begun, self.rounds = True, rounds
         self.bar.update(self.task, total=rounds)
         self.show_round(done)
+        if done == rounds:
+            from potluck.study.watchers import nothing_left
+
+            self.bar.console.print(nothing_left(rounds), markup=False, highlight=False, soft_wrap=True)
 
     def client_done(self, update: Update) -> None:
         self.clients += 1

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.table import Table
 
 from potluck.cli.show import in_bytes, percent, quantity, table_of
 from potluck.core.errors import RunError
-from potluck.study.record import RunDirectory, read_toml
+from potluck.study.comparing import unlike
+from potluck.study.files import is_number
+from potluck.study.record import RunDirectory
+from potluck.study.schema import Table as Settings
+from potluck.study.watchers import Record
+
+SUMMED = ("macs", "bytes_down", "bytes_up", "calibration_bytes_down", "calibration_bytes_up", "failures", "seconds")
 
 
 @dataclass(frozen=True)
@@ -30,14 +36,18 @@ class Summary:
     calibration_bytes: int  # both ways, for the batch-norm statistics of evaluated models
     failures: int
     seconds: float
+    settings: Settings = field(default_factory=dict)  # its config, the rounds done, and the last one evaluated
 
 
 def summarise(path: Path) -> Summary:
     """Add up a run's records."""
     run = RunDirectory(path)
-    records, config = run.records(), read_toml(run.config)
+    records = run.records()
     if not records:
         raise RunError(f"{path} has no finished round yet; there is nothing to compare")
+    for record in records:
+        require_figures(record, run.metrics)
+    config, costs = run.settings(), run.costs()
     evaluated = [r for r in records if any(found["accuracy"] is not None for found in r["levels"].values())]
     last = (evaluated or records)[-1]
     return Summary(
@@ -45,16 +55,37 @@ def summarise(path: Path) -> Summary:
         method=str(config["method"]["name"]),
         rounds=len(records),
         accuracy={level: found["accuracy"] for level, found in last["levels"].items()},
-        parameters={cost["level"]: cost["parameters"] for cost in run.costs()},
-        trained={cost["level"]: cost.get("trained", cost["parameters"]) for cost in run.costs()},  # older runs lack it
-        example_macs={cost["level"]: cost["macs"] for cost in run.costs()},
+        parameters={cost.level: cost.parameters for cost in costs},
+        trained={cost.level: cost.trained for cost in costs},
+        example_macs={cost.level: cost.macs for cost in costs},
         macs=sum(r["macs"] for r in records),
         bytes_down=sum(r["bytes_down"] for r in records),
         bytes_up=sum(r["bytes_up"] for r in records),
         calibration_bytes=sum(r["calibration_bytes_down"] + r["calibration_bytes_up"] for r in records),
         failures=sum(r["failures"] for r in records),
         seconds=sum(r["seconds"] for r in records),
+        settings={**config, "rounds": len(records), "evaluated": last["round"]},
     )
+
+
+def require_figures(record: Record, path: Path) -> None:
+    """Refuse a record that lacks what is added up."""
+    missing = [key for key in SUMMED if not is_number(record.get(key))]
+    levels = record.get("levels")
+    if not isinstance(levels, dict) or not all(
+        isinstance(found, dict) and (found.get("accuracy", "") is None or is_number(found["accuracy"]))
+        for found in levels.values()
+    ):
+        missing.append("levels")
+    if missing:
+        raise RunError(f"{path} is damaged: round {record['round']} has no {missing[0]!r} that makes sense; restore it")
+
+
+def warning(runs: dict[str, Summary]) -> list[str]:
+    """What to say of runs that cannot be compared; nothing if they can."""
+    found = unlike({name: run.settings for name, run in runs.items()})
+    said = "These runs differ in more than method, network and training, so that their figures may not compare:"
+    return [said, *(f"  {line}" for line in found)] if found else []
 
 
 def comparison(title: str, runs: dict[str, Summary]) -> Table:

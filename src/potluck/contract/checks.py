@@ -213,6 +213,12 @@ def resume_gives_the_same(method: Method) -> None:
         require(not apart, f"after a resume, the metrics of round {one['round']} differ in {apart}")
 
 
+def length_does_not_show(method: Method) -> None:
+    short, long = (serially(make_bench(method, rounds=rounds), 2).tensors() for rounds in (2, 5))
+    differ = "" if method.looks_ahead else difference(short, long)
+    require(not differ, f"the first rounds of a longer run are others ({differ}): set looks_ahead = True")
+
+
 CHECKS: dict[str, Check] = {
     "its settings are a config": settings_are_a_config,
     "its payload survives the wire": payload_survives_the_wire,
@@ -230,4 +236,5 @@ CHECKS: dict[str, Check] = {
     "an exported model is plain": export_is_plain,
     "engines agree": engines_agree,
     "a resumed run is the same run": resume_gives_the_same,
+    "a longer run begins the same": length_does_not_show,
 }

@@ -32,6 +32,7 @@ class Method:
     ratio_is_width: ClassVar[bool] = True  # a level's model is no larger than the network of that width
     shares_model: ClassVar[bool] = True  # False: every client has a model of its own, and is scored with it
     takes_any_networks: ClassVar[bool] = False  # True: levels may have networks that are not sizes of one
+    looks_ahead: ClassVar[bool] = False  # True: it reads ctx.task.rounds, so a longer run is another from the start
 
     @property
     def calibrated(self) -> bool:

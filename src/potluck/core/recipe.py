@@ -23,6 +23,7 @@ class Recipe:
     seed: int
     ways: Mapping[str, str] = field(default_factory=dict)  # how clients of each level are trained, if not plainly
     run: str = ""  # its digest; updates for another recipe are refused
+    kind: str = ""  # the same without the number of rounds
 
     def context(self, round: int, memo: Memo | None = None) -> Context:
         """The context of a round."""
@@ -44,3 +45,8 @@ def weights_digest(networks: Networks) -> str:
 def table_digest(table: Mapping[str, object]) -> str:
     """A digest of settings, whatever order they are in."""
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def run_digest(kind: str, rounds: int) -> str:
+    """The digest of a recipe of this kind for this many rounds."""
+    return table_digest({"kind": kind, "rounds": rounds})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -44,24 +46,104 @@ class Memory:
         pass
 
 
+@dataclass
+class Roll:
+    """Which clients have a file: how many, and a digest to which one can be added without knowing the others."""
+
+    clients: int = 0
+    sum: int = 0
+
+    def add(self, client: int) -> None:
+        self.clients += 1
+        self.sum ^= int.from_bytes(hashlib.sha256(str(client).encode()).digest())
+
+    @property
+    def digest(self) -> str:
+        return f"{self.sum:064x}"
+
+
 def place_of(path: Path, client: int) -> Path:
     """Where a client's file is below a directory."""
     return path / f"{client // TOGETHER:03}" / f"{client}{SUFFIX}"
 
 
+def client_of(file: Path) -> int | None:
+    """Whose a file is, by its name; None if it is none of ours."""
+    name = file.name.removesuffix(SUFFIX)
+    return int(name) if file.name.endswith(SUFFIX) and name.isdecimal() and name == str(int(name)) else None
+
+
+def settled(path: Path) -> dict[int, Path]:
+    """The files that are in their places below a directory, by client."""
+    found = ((client_of(file), file) for file in path.glob(f"*/*{SUFFIX}"))
+    return {client: file for client, file in found if client is not None and file == place_of(path, client)}
+
+
+def waiting(path: Path) -> dict[int, Path]:
+    """The files that wait for the checkpoint of their round, by client."""
+    found = {client_of(file): file for file in sorted((path / "next").glob(f"*{SUFFIX}"))}
+    return {client: file for client, file in found.items() if client is not None}
+
+
+def read_kept(file: Path, client: int, run: str) -> tuple[Tensors, int]:
+    """What a file keeps, and how many rounds are done once it counts; the file of another client or run is refused."""
+    tensors, about = read(file)
+    if (about.get("client"), about.get("run")) != (client, run):
+        raise RunError(f"{file} is not what this run keeps for client {client}: it is of another client or run")
+    rounds = about.get("rounds_done")
+    if type(rounds) is not int:
+        raise RunError(f"{file} does not say of which round it is; restore it")
+    return tensors, rounds
+
+
+def require_past(file: Path, rounds: int, done: int) -> None:
+    """Refuse a file of a round that the checkpoint does not know."""
+    if rounds > done:
+        raise RunError(
+            f"{file} is of round {rounds}, but the checkpoint is of round {done}; if the run is going on, try again, "
+            "else restore the checkpoint that belongs to it"
+        )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a folder holds as of a round, before anything in it is changed."""
+
+    counts: dict[int, Path]  # waiting files whose round has a checkpoint
+    stale: list[Path]  # files of rounds that have none
+    roll: Roll  # of the clients that have a file which counts
+
+
+def survey(path: Path, rounds_done: int, run: str) -> Survey:
+    """Look through a folder; with no round done, nothing in it counts."""
+    placed, late = settled(path), waiting(path)
+    halves = list((path / "next").glob(f".*{SUFFIX}.tmp"))  # of writes that were cut short
+    if not rounds_done:
+        return Survey({}, [*placed.values(), *late.values(), *halves], Roll())
+    counts = {client: file for client, file in late.items() if read_kept(file, client, run)[1] <= rounds_done}
+    roll = Roll()
+    for client in {*placed, *counts}:
+        roll.add(client)
+    return Survey(counts, [*(file for client, file in late.items() if client not in counts), *halves], roll)
+
+
 class Reading:
     """Looks at a folder that may be another run's, as of the rounds that are done, and changes nothing."""
 
-    def __init__(self, path: Path, rounds_done: int) -> None:
-        self.path, self.rounds_done = path, rounds_done
+    def __init__(self, path: Path, rounds_done: int, run: str = "") -> None:
+        self.path, self.rounds_done, self.run = path, rounds_done, run
 
     def get(self, client: int) -> Tensors:
-        for file in (self.path / "next" / f"{client}{SUFFIX}", place_of(self.path, client)):
-            if file.exists():
-                tensors, about = read(file)
-                if int(about["rounds_done"]) <= self.rounds_done:
-                    return tensors
-        return {}
+        waits, place = self.path / "next" / f"{client}{SUFFIX}", place_of(self.path, client)
+        if waits.exists():
+            tensors, rounds = read_kept(waits, client, self.run)
+            if rounds <= self.rounds_done:
+                return tensors
+        if not place.exists():
+            return {}
+        tensors, rounds = read_kept(place, client, self.run)
+        require_past(place, rounds, self.rounds_done)
+        return tensors
 
     def put(self, client: int, tensors: Tensors) -> None:
         raise RunError(f"{self.path} is only looked at; nothing is kept there for client {client}")
@@ -78,45 +160,53 @@ class Folder:
     still counts.
     """
 
-    def __init__(self, path: Path, rounds_done: int) -> None:
-        self.path, self.waiting, self.rounds_done = path, path / "next", rounds_done
-        if not rounds_done and path.exists():
-            shutil.rmtree(path)  # of a run that ended before its first checkpoint
-        for half in self.waiting.glob(".*.tmp"):  # of a write that was cut short
-            half.unlink()
-        settled = [int(read(file)[1]["rounds_done"]) <= rounds_done for file in self.files()]
-        for file, counts in zip(self.files(), settled, strict=True):
-            if not counts:
+    def __init__(self, path: Path, rounds_done: int, run: str = "") -> None:
+        self.path, self.rounds_done, self.run = path, rounds_done, run
+        found = survey(path, rounds_done, run)
+        self.roll = found.roll
+        try:
+            for file in found.stale:
                 file.unlink()
-        self.promote()
-
-    def files(self) -> list[Path]:
-        """The files that wait for a checkpoint."""
-        return sorted(self.waiting.glob(f"*{SUFFIX}"))
+        except OSError as error:
+            raise RunError(f"cannot write to {path}: {error.strerror or error}") from error
+        self.promote(found.counts)
 
     def get(self, client: int) -> Tensors:
-        for file in (self.waiting / f"{client}{SUFFIX}", place_of(self.path, client)):
+        waits, place = self.path / "next" / f"{client}{SUFFIX}", place_of(self.path, client)
+        for file, done in ((waits, self.rounds_done + 1), (place, self.rounds_done)):
             if file.exists():
-                return read(file)[0]
+                tensors, rounds = read_kept(file, client, self.run)
+                require_past(file, rounds, done)
+                return tensors
         return {}
 
     def put(self, client: int, tensors: Tensors) -> None:
-        if not same_tensors(tensors, self.get(client)):
-            about = {"client": client, "rounds_done": self.rounds_done + 1}
-            save(self.waiting / f"{client}{SUFFIX}", tensors, about)
+        waits, place = self.path / "next" / f"{client}{SUFFIX}", place_of(self.path, client)
+        if same_tensors(tensors, self.get(client)):
+            return
+        known = waits.exists() or place.exists()
+        save(waits, tensors, {"client": client, "run": self.run, "rounds_done": self.rounds_done + 1})
+        if not known:
+            self.roll.add(client)
 
     def commit(self) -> None:
         self.rounds_done += 1
-        self.promote()
+        self.promote(waiting(self.path))
 
-    def promote(self) -> None:
-        """Put the waiting files into their places."""
-        moves = {file: place_of(self.path, int(file.name.removesuffix(SUFFIX))) for file in self.files()}
+    def promote(self, files: dict[int, Path]) -> None:
+        """Put waiting files into their places."""
+        places = {client: place_of(self.path, client) for client in files}
         try:
-            for file, place in moves.items():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                file.rename(place)
-            for folder in {place.parent for place in moves.values()} | {self.path for _ in moves}:
+            for client, file in files.items():
+                places[client].parent.mkdir(parents=True, exist_ok=True)
+                file.rename(places[client])
+            for folder in folders(self.path, places.values()):
                 force_directory(folder)
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror or error}") from error
+
+
+def folders(path: Path, places: Iterable[Path]) -> set[Path]:
+    """The folders in which names have changed, when files were put into these places."""
+    changed = {place.parent for place in places}
+    return changed | {path} if changed else changed

@@ -53,7 +53,10 @@ def quantities(run: RunDirectory) -> list[Quantity]:
     rounds = tuple(int(record["round"]) for record in records)
     found: dict[str, dict[Where, list[float | None]]] = {}
     for place, record in enumerate(records):
-        for name, value in record.get("method", {}).items():
+        told = record.get("method", {})
+        if not isinstance(told, dict):
+            raise RunError(f"{run.metrics} is damaged: 'method' in line {place + 1} is not a table; restore it")
+        for name, value in told.items():
             for where, number in numbers_in(value):
                 found.setdefault(name, {}).setdefault(where, [None] * len(rounds))[place] = number
     return [

@@ -13,6 +13,7 @@ import torch
 
 from potluck import methods
 from potluck.core.data import Examples
+from potluck.core.errors import ConfigError
 from potluck.core.fleet import Assignment
 from potluck.core.guard import Guard
 from potluck.core.method import Method
@@ -37,10 +38,11 @@ from potluck.study.given import (
 from potluck.study.notes import notes_on
 from potluck.study.recipes import Model
 from potluck.study.result import Result
+from potluck.study.resume import nothing_to_resume
 from potluck.study.run import execute
 from potluck.study.schema import Origin, Table, as_table, read_table
 from potluck.study.settings import EngineSection, FleetSection, Named, Settings, TaskSection
-from potluck.study.watchers import Rounds, completed
+from potluck.study.watchers import Rounds, completed, tell
 
 ROUNDS = Rounds()
 
@@ -80,7 +82,8 @@ def run(
     `data` is the name of a data set that Potluck knows, such as "digits", a `Dataset` of Potluck's, a pair of arrays or
     tensors, or any `torch.utils.data.Dataset` of (input, label) pairs; `test` is more of the same, or the share of your
     own data to hold out. `proxy` is more of the same that everybody may have, for methods that train on public data.
-    With `out` the run is recorded in that directory, and `resume=True` continues it after an interruption.
+    With `out` the run is recorded in that directory, and `resume=True` continues it after an interruption, or with
+    more rounds.
     `step` says how training steps are run: "counted" chooses a fast way by what can be counted, "auto" times some ways
     first, "plain" is PyTorch as it is.
     Each evaluated round prints a line to stderr; `watcher=None` keeps quiet, and an object with some of the methods of
@@ -94,6 +97,8 @@ def run(
     >>> result.export("watch")[0]
     Linear(in_features=4, out_features=4, bias=True)
     """
+    if resume and not out:
+        raise ConfigError("resume is True, but out is not given; say with out= which directory holds the run")
     here = Origin()
     named = model_name(model)
     dealt = as_plug(assignment_named, assignment, "assignment", "(clients, levels, round, seed)")
@@ -131,6 +136,8 @@ def run(
     examples = as_dataset(data, test, seed)
     experiment = assemble(settings, as_model(model, examples, seed), examples, public)
     config = recorded(experiment, data, proxy)
+    if resume and out and watcher is not None and (sentence := nothing_to_resume(Path(out))):
+        tell(sentence)
     running = make_engine(settings.engine.name, settings.engine.workers)
     try:
         return execute(experiment, running, config, Path(out) if out else None, resume, watching)
@@ -147,7 +154,12 @@ def recorded(experiment: Experiment, data: Any, proxy: Any) -> Table:
         "name": name_of(settings.task.model),
         "seed": settings.seed,
         "task": {**as_table(settings.task), "model": name_and_options(settings.task.model)},
-        "data": {"source": source, "partition": plug_table(settings.partition, PARTITIONS), **public},
+        "data": {
+            "source": source,
+            "partition": plug_table(settings.partition, PARTITIONS),
+            **({} if is_source(data) else {"test_examples": len(experiment.test)}),  # a name says which they are
+            **public,
+        },
         "fleet": as_table(settings.fleet),
         "method": plug_table(settings.method, ours(settings.method)),
         "train": as_table(settings.train),

@@ -15,12 +15,13 @@ from potluck.core.fit import learning_rate
 from potluck.core.insight import Diagnoses
 from potluck.core.networks import unshare
 from potluck.core.server import Ledger, Server, draw_cohort, first_state
-from potluck.core.store import Folder, Memory, Store
+from potluck.core.store import Memory, Store
 from potluck.core.types import Client, Tensors
 from potluck.core.ways.way import Way
 from potluck.parts.cost.level import LevelCost
 from potluck.study.experiment import Experiment
-from potluck.study.record import Progress, RunDirectory
+from potluck.study.record import Progress
+from potluck.study.recording import Recording
 from potluck.study.result import Profile, Result
 from potluck.study.scoring import Scored, score_levels
 from potluck.study.watchers import Record, Watcher
@@ -37,7 +38,7 @@ class Play:
     store: Store
     costs: list[LevelCost]
     watcher: Watcher
-    run: RunDirectory | None
+    recording: Recording | None
     state: Tensors
     done: int
     metrics: list[Record]
@@ -54,12 +55,12 @@ class Play:
         costs: list[LevelCost],
         watcher: Watcher,
         clock: Clock,
-        run: RunDirectory | None = None,
+        recording: Recording | None = None,
         progress: Progress | None = None,
     ) -> Play:
         """A run that is ready for its next round, the first or the one after its checkpoint."""
         done = progress.rounds_done if progress else 0
-        store: Store = Folder(run.personal, done) if run else Memory()
+        store: Store = recording.store if recording else Memory()
         with clock.spent("transport"):
             engine.open(experiment.site, experiment.desk, store, clock)
         server = Server(
@@ -73,7 +74,8 @@ class Play:
             client_failed=watcher.client_failed,
         )
         state = progress.state if progress else first_state(experiment.method, experiment.site.context(0))
-        return cls(experiment, server, store, costs, watcher, run, state, done, run.records() if run else [])
+        records = recording.records() if recording else []
+        return cls(experiment, server, store, costs, watcher, recording, state, done, records)
 
     @property
     def clock(self) -> Clock:
@@ -136,13 +138,13 @@ class Play:
             return score_levels(self.experiment, self.server, self.state, round)
 
     def write(self, round: int, record: Record) -> None:
-        """Write a round down: metrics, then the checkpoint that counts them, then what stays on clients."""
+        """Write a round down."""
         self.metrics.append(record)
         with self.clock.spent("records"):
-            if self.run:
-                self.run.append(record)
-                self.run.keep(round + 1, self.state)
-            self.store.commit()
+            if self.recording:
+                self.recording.write(record, round + 1, self.state)
+            else:
+                self.store.commit()
 
     def finished(self) -> Result:
         """What came out."""
@@ -159,11 +161,11 @@ class Play:
                 for level in levels
             }
         with self.clock.spent("records"):
-            if self.run:
-                self.run.finish(self.state, models, experiment.task.rounds)
+            if self.recording:
+                self.recording.files.finish(self.state, models, experiment.task.rounds, self.recording.run)
         total = time.perf_counter() - self.began
         profile = Profile(dict(self.clock.seconds), total, self.busy, self.server.engine.places)
-        directory = self.run.path if self.run else None
+        directory = self.recording.files.path if self.recording else None
         return Result(self.state, models, self.metrics, self.costs, profile, directory, experiment, self.store)
 
 

@@ -21,7 +21,7 @@ from potluck.core.made_up import runnable
 from potluck.core.method import Method
 from potluck.core.networks import ByName, ByWidth, Networks
 from potluck.core.random import seeded
-from potluck.core.recipe import Recipe, table_digest, weights_digest
+from potluck.core.recipe import Recipe, run_digest, table_digest, weights_digest
 from potluck.core.tensors import raw_bytes, state_of
 from potluck.core.types import Batch, Goal, Level, Task
 from potluck.core.ways.step import TO_BE_CHOSEN, ways_of
@@ -112,7 +112,8 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
         proxy=proxy,
     )
     recipe = Recipe(settings.method, task, settings.seed)
-    return replace(recipe, run=digest_of(recipe, nets))
+    kind = kind_of(recipe, nets)
+    return replace(recipe, kind=kind, run=run_digest(kind, task.rounds))
 
 
 def find_heads(
@@ -167,8 +168,8 @@ def require_alike(proxy: Examples | None, facts: Facts) -> None:
         )
 
 
-def digest_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
-    """A digest of everything that two machines must agree on."""
+def kind_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
+    """A digest of everything that two machines must agree on, but for the number of rounds."""
     task, method = recipe.task, recipe.method
     forms = {
         level.name: {name: str(spec) for name, spec in form_of(state_of(net)).items()} for level, net in nets.items()
@@ -179,7 +180,6 @@ def digest_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
             "levels": {level.name: level.ratio for level in task.levels},
             "data": Facts(task.classes, task.goal, task.example).table(),
             "train": asdict(task.train),
-            "rounds": task.rounds,
             "networks": forms,
             "weights": weights_digest(task.model),
             "proxy": fingerprint(task.proxy) if task.proxy is not None else "",
@@ -202,7 +202,7 @@ def recipe_table(recipe: Recipe) -> Table:
     task = recipe.task
     weights = weights_digest(task.model)
     known = {"weights": weights} if weights else {}
-    return {"run": recipe.run, **known, **Facts(task.classes, task.goal, task.example).table()}
+    return {"run": recipe.run, "kind": recipe.kind, **known, **Facts(task.classes, task.goal, task.example).table()}
 
 
 def named_networks(config: Config, example: Tensor, classes: int) -> Networks:

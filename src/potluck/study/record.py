@@ -15,33 +15,38 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
-from potluck.core.checkpoint import read, save, write_atomically
+from potluck.core.checkpoint import read, read_words, save, write_atomically
 from potluck.core.errors import RunError
+from potluck.core.form import Form
+from potluck.core.recipe import table_digest
 from potluck.core.tensors import state_of
 from potluck.core.types import Tensors
-from potluck.core.ways.step import Step, same_ways
-from potluck.core.ways.way import PLAIN
 from potluck.parts.cost.level import LevelCost
-from potluck.study.config import differences, write_toml
+from potluck.study.config import write_toml
+from potluck.study.files import is_number, read_json, read_toml
+from potluck.study.journal import read_records, sealed
 from potluck.study.schema import Table
+from potluck.study.seal import OLD, Seal, identity, section
+from potluck.study.watchers import Record
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: all that a resume needs."""
+    """Where a run stands: the state after its last finished round, and what belongs to it."""
 
-    rounds_done: int
     state: Tensors
-    metrics_bytes: int
+    seal: Seal
+
+    @property
+    def rounds_done(self) -> int:
+        return self.seal.rounds_done
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,10 @@ class RunDirectory:
         return self.path / "config.toml"
 
     @property
+    def counted(self) -> Path:
+        return self.path / "costs.json"
+
+    @property
     def final(self) -> Path:
         return self.path / "final.safetensors"
 
@@ -73,6 +82,74 @@ class RunDirectory:
     def model(self, level: str) -> Path:
         """Where the model of a level is, once the run is finished."""
         return self.path / "models" / f"{level}.safetensors"
+
+    # ---- read ----
+
+    def settings(self) -> Table:
+        """The run's config, if it is whole and belongs to the run's checkpoint."""
+        config = read_toml(self.config)
+        levels, method = section(section(config, "fleet"), "levels"), section(config, "method").get("name")
+        if not (levels and isinstance(method, str) and isinstance(config.get("name"), str) and "recipe" in config):
+            raise RunError(f"{self.config} is not the config of a run: {OLD}")
+        if self.checkpoint.exists():
+            self.require_one_run(config, self.seal())
+        return config
+
+    def require_one_run(self, config: Table, seal: Seal) -> None:
+        """Refuse a config and a checkpoint of two runs."""
+        if identity(config) != seal.run:
+            raise RunError(
+                f"{self.config} and {self.checkpoint} do not belong together: one of them was changed, or is of "
+                "another run; restore it, or start over in another directory"
+            )
+
+    def seal(self) -> Seal:
+        """What the checkpoint says beside the state."""
+        return Seal.of(read_words(self.checkpoint), self.checkpoint)
+
+    def progress(self, form: Form | None = None) -> Progress:
+        """Where the run stands; a state of another form is refused."""
+        state, about = read(self.checkpoint, form)
+        return Progress(state, Seal.of(about, self.checkpoint))
+
+    def records(self) -> list[Record]:
+        """The metrics, one record per finished round."""
+        if not self.metrics.exists():
+            raise RunError(f"{self.path} holds no run: there is no {self.metrics}")
+        if not self.checkpoint.exists():
+            return read_records(self.metrics)
+        return read_records(self.metrics, sealed(self.metrics, self.seal()).length)
+
+    def costs(self) -> list[LevelCost]:
+        """What each level costs, as counted before the first round."""
+        found = read_json(self.counted)
+        rows = found.get("levels") if isinstance(found, dict) else None
+        if not isinstance(rows, list) or found.get("sha256") != table_digest({"levels": rows}):
+            raise RunError(f"{self.counted} is damaged: its figures do not match their digest; --resume counts again")
+        if not all(map(is_cost, rows)):
+            raise RunError(f"{self.counted} is of another version of Potluck; --resume counts again")
+        return [LevelCost(**row) for row in rows]
+
+    def final_state(self, form: Form | None = None) -> tuple[Tensors, int]:
+        """The server's state at the end, and the number of rounds."""
+        state, about = read(self.final, form)
+        return state, self.rounds_in(about, self.final)
+
+    def finished_model(self, level: str) -> tuple[Tensors, int]:
+        """The weights of a level's model, and the number of rounds."""
+        weights, about = read(self.model(level))
+        if about.get("level") != level:
+            raise RunError(f"{self.model(level)} is not the model of level '{level}'; restore it, or remove it")
+        return weights, self.rounds_in(about, self.model(level))
+
+    def rounds_in(self, about: Mapping[str, object], path: Path) -> int:
+        """After how many rounds a file of this run was written."""
+        rounds = about.get("rounds_done")
+        if type(rounds) is not int or about.get("run") != identity(read_toml(self.config)):
+            raise RunError(f"{path} is of another run: restore it, or remove it and resume the run")
+        return rounds
+
+    # ---- write ----
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -89,123 +166,48 @@ class RunDirectory:
                 raise RunError(f"{self.path} is in use by another run; wait for it, or choose another") from error
             yield
 
-    def begin(self, config: Table, costs: list[LevelCost], resume: bool) -> Progress | None:
-        """Claim the directory for this config; where an earlier run of it stands, if it is to be resumed."""
-        if self.config.exists():
-            if not resume:
-                raise RunError(f"{self.path} already holds a run; add --resume to continue it, or choose another --out")
-            self.require_same(config)
-        elif self.checkpoint.exists():
-            raise RunError(
-                f"{self.path} holds a run whose {self.config.name} is missing; restore it, or choose another"
-            )
-        if self.checkpoint.exists():
-            return self.rewind()
-        write_atomically(self.path / "costs.json", json.dumps([asdict(cost) for cost in costs], indent=1).encode())
-        write_atomically(self.metrics, b"")
-        if not self.config.exists():  # one that is there may say already which way to train is the fastest
-            write_atomically(self.config, write_toml(config).encode())
-        return None
+    def write_config(self, config: Table) -> None:
+        """Write down what the run was asked."""
+        write_atomically(self.config, write_toml(config).encode())
 
-    def require_same(self, config: Table) -> None:
-        """Refuse to continue a run of another config; where clients run is free to change, how they train is not."""
-        there = read_toml(self.config)
-        if weights_of(there) != weights_of(config):
-            raise RunError(f"{self.path} holds a run that began with other weights of the network; give it the same")
-        changed = differences({**there, "engine": {}}, {**config, "engine": {}})
-        levels = config.get("fleet", {}).get("levels", {})
-        if not changed and not same_ways(step_of(there), step_of(config), levels):
-            changed = [
-                f"engine.step is {step_of(there)!r} there and {step_of(config)!r} here ('counted' and 'auto' take over "
-                "the first)"
-            ]
-        if changed:
-            raise RunError(f"{self.path} holds a run of another config: {'; '.join(changed)}")
-
-    def step(self) -> Step:
-        """How the run's clients are trained."""
-        return step_of(read_toml(self.config))
+    def write_costs(self, costs: Sequence[LevelCost]) -> None:
+        """Write down what each level costs, unless it is there."""
+        rows = [asdict(cost) for cost in costs]
+        content = json.dumps({"levels": rows, "sha256": table_digest({"levels": rows})}, indent=1).encode()
+        if not holds(self.counted, content):
+            write_atomically(self.counted, content)
 
     def settle(self, ways: dict[str, str], timed: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """Write down how the run's clients are trained, and the seconds by which that was chosen, if it was."""
         config = read_toml(self.config)
-        config["engine"] = {**config.get("engine", {}), "step": ways}
+        config["engine"] = {**section(config, "engine"), "step": ways}
         if timed is not None:
             write_atomically(self.path / "tuning.json", json.dumps(timed, indent=1).encode())
-        write_atomically(self.config, write_toml(config).encode())
+        self.write_config(config)
 
-    def rewind(self) -> Progress:
-        """Where the run stands, with the metrics cut back to that point."""
-        progress = self.progress()
-        if not self.metrics.exists() or self.metrics.stat().st_size < progress.metrics_bytes:
-            raise RunError(
-                f"{self.metrics} is shorter than when {self.checkpoint} was written; restore it, or start over"
-            )
-        try:
-            os.truncate(self.metrics, progress.metrics_bytes)
-        except OSError as error:
-            raise RunError(f"cannot write {self.metrics}: {error.strerror}") from error
-        return progress
-
-    def progress(self) -> Progress:
-        """Where the run stands."""
-        state, about = read(self.checkpoint)
-        return Progress(int(about["rounds_done"]), state, int(about["metrics_bytes"]))
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add a round's line to the metrics and force it to disk."""
-        try:
-            with self.metrics.open("ab") as file:
-                file.write(json.dumps(record).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunError(f"cannot write {self.metrics}: {error.strerror}") from error
-
-    def keep(self, rounds_done: int, state: Tensors) -> None:
-        """Write the checkpoint; the metrics' length goes into it, so that both always agree."""
-        save(self.checkpoint, state, {"rounds_done": rounds_done, "metrics_bytes": self.metrics.stat().st_size})
-
-    def finish(self, state: Tensors, models: Mapping[str, nn.Module], rounds: int) -> None:
+    def finish(self, state: Tensors, models: Mapping[str, nn.Module], rounds: int, run: str) -> None:
         """Write what came out: a plain model per level, and the server's state last of all."""
         for level, net in models.items():
-            save(self.model(level), state_of(net), {"level": level, "rounds_done": rounds})
-        save(self.final, state, {"rounds_done": rounds})
+            save(self.model(level), state_of(net), {"level": level, "rounds_done": rounds, "run": run})
+        save(self.final, state, {"rounds_done": rounds, "run": run})
 
-    def records(self) -> list[dict[str, Any]]:
-        """The metrics, one record per finished round."""
+    def unfinish(self, levels: Sequence[str]) -> None:
+        """Remove what came out of a run that is to go on; first of all what says that it is finished."""
         try:
-            lines = self.metrics.read_bytes().splitlines()
+            for path in (self.final, *map(self.model, levels)):
+                path.unlink(missing_ok=True)
         except OSError as error:
-            raise RunError(f"{self.path} holds no run: cannot read {self.metrics} ({error.strerror})") from error
-        try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
-            raise RunError(f"{self.metrics} is damaged: {error}") from error
-
-    def costs(self) -> list[dict[str, Any]]:
-        """What each level costs, as counted before the first round."""
-        try:
-            found: list[dict[str, Any]] = json.loads((self.path / "costs.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError) as error:
-            raise RunError(f"cannot read {self.path / 'costs.json'}: {error}") from error
-        return found
+            raise RunError(f"cannot write to {self.path}: {error.strerror}") from error
 
 
-def weights_of(config: Table) -> object:
-    """The digest of a ready-made network's weights, if there was one."""
-    return config.get("recipe", {}).get("weights")
+def is_cost(row: object) -> bool:
+    """Whether this is what a level costs: every field of LevelCost, with a number or nothing but for the name."""
+    if not isinstance(row, dict) or set(row) != {field.name for field in fields(LevelCost)}:
+        return False
+    figures = [value for key, value in row.items() if key != "level" and value is not None]
+    return isinstance(row["level"], str) and all(map(is_number, figures))
 
 
-def step_of(config: Table) -> Step:
-    """How a config has clients trained."""
-    step: Step = config.get("engine", {}).get("step", PLAIN)
-    return step
-
-
-def read_toml(path: Path) -> Table:
-    """A TOML file of ours, or an error that names it."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"cannot read {path}: {error}") from error
+def holds(path: Path, content: bytes) -> bool:
+    """Whether a file has just this content."""
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from torch import nn
 
-from potluck.core.checkpoint import read
 from potluck.core.errors import ConfigError, PotluckError, RunError
 from potluck.core.method import Method
 from potluck.core.networks import unshare
@@ -21,7 +20,7 @@ from potluck.study.deployed import Deployed
 from potluck.study.experiment import Experiment, from_config
 from potluck.study.formats import require_format, write_model
 from potluck.study.recipes import Facts, Model, make_recipe, rebuilt
-from potluck.study.record import RunDirectory, read_toml
+from potluck.study.record import RunDirectory
 from potluck.study.run import model_so_far
 from potluck.study.schema import Origin, Table, read_table
 from potluck.study.settings import FleetSection
@@ -48,7 +47,7 @@ class Recorded:
     @cached_property
     def table(self) -> Table:
         """The run's settings as its file has them."""
-        return read_toml(self.run.config)
+        return self.run.settings()
 
     @cached_property
     def config(self) -> Config:
@@ -151,7 +150,7 @@ class Recorded:
         if isinstance(of, Level) and self.run.model(of.name).exists() and self.method.shares_model:
             state, rounds = self.latest
             net = self.method.export(state, of, self.recipe.context(rounds - 1))
-            load_weights(net, read(self.run.model(of.name))[0])
+            load_weights(net, self.run.finished_model(of.name)[0])
             return Deployed(unshare(net).eval(), of)
         if isinstance(of, Level):
             self.require_admitted(of)
@@ -168,8 +167,7 @@ class Recorded:
 def latest_state(run: RunDirectory) -> tuple[Tensors, int]:
     """The server's state after the last finished round, and the number of rounds."""
     if run.final.exists():
-        state, about = read(run.final)
-        return state, int(about["rounds_done"])
+        return run.final_state()
     progress = run.progress()
     return progress.state, progress.rounds_done
 

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch import nn
+
 from potluck.core.clock import Clock
+from potluck.core.desk import ready_model
 from potluck.core.engine import Engine
-from potluck.core.errors import ConfigError
+from potluck.core.errors import ConfigError, PotluckError, RunError
+from potluck.core.form import form_of
+from potluck.core.networks import unshare
 from potluck.core.server import Server, first_state
 from potluck.core.store import Reading
-from potluck.core.types import Level
+from potluck.core.tensors import load, same_tensors
+from potluck.core.types import Level, Tensors
 from potluck.core.ways.step import AUTO, TO_BE_CHOSEN, Step, ways_of
 from potluck.parts.cost.level import LevelCost
 from potluck.study.counting import count_ways
 from potluck.study.deployed import Deployed, client_model, level_model
 from potluck.study.experiment import Experiment
+from potluck.study.journal import sealed
 from potluck.study.play import Play
 from potluck.study.recipes import recipe_table
-from potluck.study.record import RunDirectory, step_of
-from potluck.study.result import Result
+from potluck.study.record import RunDirectory
+from potluck.study.recording import Recording
+from potluck.study.result import Profile, Result
+from potluck.study.resume import Standing, look_at
 from potluck.study.schema import Table
+from potluck.study.seal import step_of
 from potluck.study.tuning import fastest, time_ways
 from potluck.study.watchers import Nobody, Watcher
 
@@ -42,10 +52,54 @@ def execute(
         return Play.begun(experiment, engine, costs, watcher, clock).to_the_end()
     run = RunDirectory(directory)
     with run.locked():
+        standing = look_at(run, {**config, "recipe": recipe_table(experiment.recipe)}, experiment, resume)
+        if result := finished(standing, experiment, watcher):
+            return result
         costs = experiment.costs()
-        progress = run.begin({**config, "recipe": recipe_table(experiment.recipe)}, costs, resume)
-        experiment = tuned(experiment, engine, run.step(), costs, run, watcher, clock)
-        return Play.begun(experiment, engine, costs, watcher, clock, run, progress).to_the_end()
+        standing.begin(costs)
+        experiment = tuned(experiment, engine, step_of(standing.config), costs, run, watcher, clock)
+        recording = Recording.of(standing)
+        return Play.begun(experiment, engine, costs, watcher, clock, recording, standing.progress).to_the_end()
+
+
+def finished(standing: Standing, experiment: Experiment, watcher: Watcher) -> Result | None:
+    """What came out of a run that is finished, as its files have it; None if it is not, or if one of them is amiss, and
+    has to be made again."""
+    run, progress, rounds = standing.run, standing.progress, experiment.task.rounds
+    if progress is None or progress.rounds_done != rounds or not run.final.exists():
+        return None
+    try:
+        costs, (state, ended) = run.costs(), run.final_state(standing.form)
+        models = {level.name: kept_model(run, experiment, progress.state, level) for level in shared_levels(experiment)}
+    except PotluckError:
+        return None
+    if ended != rounds or not same_tensors(state, progress.state):
+        return None
+    sealed(run.metrics, progress.seal).cut()
+    metrics = run.records()
+    watcher.begins(rounds, rounds)
+    watcher.ends(metrics)
+    experiment = experiment.trained_in(
+        ways_of(step_of(standing.config), [each.name for each in experiment.task.levels])
+    )
+    store = Reading(run.personal, rounds, progress.seal.run)
+    nothing = Profile({}, 0.0, 0.0, 1)
+    return Result(progress.state, models, metrics, costs, nothing, run.path, experiment, store)
+
+
+def shared_levels(experiment: Experiment) -> list[Level]:
+    """The levels whose devices share a model."""
+    return experiment.admitted() if experiment.method.shares_model else []
+
+
+def kept_model(run: RunDirectory, experiment: Experiment, state: Tensors, level: Level) -> nn.Module:
+    """The model of a level as a finished run has written it."""
+    weights, rounds = run.finished_model(level.name)
+    if rounds != experiment.task.rounds:
+        raise RunError(f"{run.model(level.name)} is of round {rounds}")
+    net = ready_model(experiment.recipe, state, level, rounds - 1, {}, experiment.site.memo)
+    load(net, weights)
+    return unshare(net)
 
 
 def tuned(
@@ -76,8 +130,9 @@ def tuned(
 def model_so_far(experiment: Experiment, engine: Engine, run: RunDirectory, of: Level | int) -> Deployed:
     """The model of a level, or of a client, as of the last finished round of a run that is still going, or was cut
     short."""
-    progress, clock = run.progress(), Clock()
-    store = Reading(run.personal, progress.rounds_done)
+    form = form_of(first_state(experiment.method, experiment.site.context(0)))
+    progress, clock = run.progress(form), Clock()
+    store = Reading(run.personal, progress.rounds_done, progress.seal.run)
     engine.open(experiment.site, experiment.desk, store, clock)
     server = Server(experiment.recipe, engine, experiment.settings.guard, clock)
     round = progress.rounds_done - 1

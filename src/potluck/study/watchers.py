@@ -92,6 +92,8 @@ class Rounds(Nobody):
 
     def begins(self, rounds: int, done: int) -> None:
         self.rounds, self.shown = rounds, 0
+        if done == rounds:
+            tell(nothing_left(rounds))
 
     def client_failed(self, failure: Failure) -> None:
         if failure.round != self.shown:  # one line per round: a thousand clients may fail alike
@@ -112,6 +114,11 @@ class Rounds(Nobody):
 def tell(sentence: str) -> None:
     """A line on stderr."""
     print(sentence, file=sys.stderr, flush=True)
+
+
+def nothing_left(rounds: int) -> str:
+    """What is said of a run that has no round left to play."""
+    return f"{rounds} of {rounds} rounds are done already; nothing is trained. More rounds make the run longer."
 
 
 def left_out(metrics: Sequence[Record]) -> str:
