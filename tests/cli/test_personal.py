@@ -116,7 +116,7 @@ def test_workers_of_a_killed_run_end_and_any_engine_goes_on(personal, personal_r
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(HERE)]))
     expected, _ = personal_reference
     directory, local = tmp_path / "run", ["--set", "engine.name=local"]
-    first = start("run", personal.config, "--out", directory, *local, "--set", "engine.workers=2")
+    first = start("run", personal.config, "--trust", "--out", directory, *local, "--set", "engine.workers=2")
     wait_until(lambda: rounds_recorded(directory), first)
     workers = workers_of(first.pid)
     os.kill(first.pid, signal.SIGKILL)
@@ -125,7 +125,9 @@ def test_workers_of_a_killed_run_end_and_any_engine_goes_on(personal, personal_r
     assert all_gone(workers)
     shutil.copytree(directory, tmp_path / "serial")
     assert not differences(expected, resumed(personal, tmp_path / "serial"))
-    again = start("run", personal.config, "--out", directory, "--resume", *local, "--set", "engine.workers=1")
+    again = start(
+        "run", personal.config, "--trust", "--out", directory, "--resume", *local, "--set", "engine.workers=1"
+    )
     _, err = again.communicate()
     assert again.returncode == 0, err
     assert not differences(expected, outcome_of(directory))

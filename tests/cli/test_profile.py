@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import potluck
-from potluck.cli import commands
+from potluck.cli import profile
 from potluck.cli.profile import PARTS, profile_table
+from potluck.cli.show import console
 from potluck.study.result import Profile
 
 ROW = re.compile(r"[│|]\s*(\w+(?: \w+)?)\s*[│|]\s*([\d.]+)\s*[│|]\s*(?:([\d.]+)%)?\s*[│|]")
@@ -20,7 +21,7 @@ def rows_of(text):
 def profiled(potluck, monkeypatch, *arguments):
     """What was told, and what it was told of."""
     seen = []
-    monkeypatch.setattr(commands, "profile_table", lambda profile: (seen.append(profile), profile_table(profile))[1])
+    monkeypatch.setattr(profile, "profile_table", lambda of: (seen.append(of), profile_table(of))[1])
     told = potluck("run", *arguments)
     assert told.code == 0, told.err
     return told, seen
@@ -88,7 +89,7 @@ def test_every_part_that_is_ever_timed_has_a_name():
 
 def test_the_table_by_hand(capsys):
     profile = Profile({"training": 3.0, "evaluation": 1.0, "tuning": 2.0, "waiting": 1.0}, 6.0, busy=8.0, places=4)
-    commands.console.print(profile_table(profile))
+    console.print(profile_table(profile))
     rows = rows_of(capsys.readouterr().out)
     assert rows["tuning"] == (2.0, 25.0)  # it came before the rounds, and counts in all
     assert rows["training"] == (3.0, 37.5)
@@ -100,6 +101,6 @@ def test_the_table_by_hand(capsys):
 
 
 def test_a_run_of_no_time_is_told_too(capsys):
-    commands.console.print(profile_table(Profile({"training": 1e-9}, 0.0, busy=0.0, places=1)))
+    console.print(profile_table(Profile({"training": 1e-9}, 0.0, busy=0.0, places=1)))
     rows = rows_of(capsys.readouterr().out)
     assert rows["training"] == (0.0, 100.0)

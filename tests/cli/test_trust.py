@@ -2,9 +2,13 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from federation import CONFIG
+
+from potluck.core.checkpoint import read_words
+from potluck.study import record
 
 MARK = "ran.txt"
 EVIL = f"""\
@@ -35,8 +39,14 @@ def strange(finished, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
     (tmp_path / "evil_parts.py").write_text(EVIL)
+    monkeypatch.setattr(record, "identity", sealed_by_the_stranger)
     yield shutil.copytree(finished, tmp_path / "run")
     sys.modules.pop("evil_parts", None)
+
+
+def sealed_by_the_stranger(config):
+    """Who writes a config can write a checkpoint to go with it: digests keep files together, not strangers out."""
+    return read_words(Path("run/checkpoint/latest.safetensors"))["run"]
 
 
 def changed(run, old, new):
@@ -65,15 +75,24 @@ RECORDED = {
 }
 
 
+UNREAD = {  # what a command has no need of, and so does not even look for
+    "inspect": ("source", "model", "proxy", "shell"),
+    "ranks": ("source", "shell"),
+}
+
+
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments[:3]))
 @pytest.mark.parametrize("place", RECORDED)
 def test_a_strangers_run_runs_no_code(potluck, strange, tmp_path, arguments, place):
     changed(strange, *RECORDED[place])
     told = potluck(*arguments)
-    assert told.code == 2, told
-    assert "add --trust" in told.err
-    assert len(told.err.strip().splitlines()) == 1
-    assert "run/config.toml" in told.err
+    if place in UNREAD.get(arguments[0], ()):
+        assert told.code == 0, told
+    else:
+        assert told.code == 2, told
+        assert "add --trust" in told.err
+        assert len(told.err.strip().splitlines()) == 1
+        assert "run/config.toml" in told.err
     assert not (tmp_path / MARK).exists()
     assert str(tmp_path) not in sys.path
     assert "evil_parts" not in sys.modules

@@ -83,7 +83,7 @@ def test_methods_are_found_by_name_or_path() -> None:
     assert {"fedavg", "heterofl"} <= set(names())
     assert find("fedavg") is FedAvg
     assert find("heterofl") is HeteroFL
-    assert find("potluck.methods.heterofl:HeteroFL") is HeteroFL
+    assert find("potluck.methods.heterofl:HeteroFL", trusted=True) is HeteroFL
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_methods_are_found_by_name_or_path() -> None:
 )
 def test_what_is_no_method_is_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        find(name)
+        find(name, trusted=True)
 
 
 @pytest.mark.parametrize("name", names())

@@ -20,6 +20,7 @@ def runs(tmp_path_factory):
     """A config, and runs of it that stopped after two rounds: as it is, and with other settings."""
     folder = tmp_path_factory.mktemp("runs")
     config = write_config(folder)
+    config.write_text(config.read_text().replace("[engine]", '[engine]\nstep = "plain"'))
     for name, overrides in OTHERS.items():
         with pytest.raises(KeyboardInterrupt):
             run_config(config, folder / name, *overrides, watcher=StopAfter(2))

@@ -16,7 +16,7 @@ from potluck.data import sources
 from potluck.study.config import parse_config, read_config
 from potluck.study.experiment import from_config
 from potluck.study.recipes import rebuilt
-from potluck.study.schema import Origin
+from potluck.study.schema import TYPED
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def test_they_are_in_the_resolved_config_which_reads_back(beside):
     config = read_config(beside(), trust=True)
     table = config.resolved()
     assert table["data"]["proxy"] == {"name": "public_digits:some", "count": 60}
-    assert parse_config(table, Origin()).resolved() == table
+    assert parse_config(table, TYPED).resolved() == table
     assert read_config(beside('"digits"'), trust=True).resolved()["data"]["proxy"] == {"name": "digits"}
     assert "proxy" not in read_config(write_config(beside().parent), trust=True).resolved()["data"]
 
@@ -248,8 +248,8 @@ def test_the_folder_that_is_given_for_data_is_where_they_are_looked_for(beside, 
     [
         ("5", r"\[data\] proxy is 5, but it should be"),
         ('"digit"', "'digit'; did you mean 'digits'?"),
-        ('"json:nothing"', "cannot load source 'json:nothing'"),
-        ('"platform:node"', "returns str, but it should return a Dataset"),
+        ('"json:nothing"', "cannot load proxy 'json:nothing'"),
+        ('"platform:node"', "is no function or class that makes a Dataset"),
         ('{ name = "public_digits:some", cuont = 3 }', "'cuont'; did you mean 'count'?"),
         (
             '{ name = "public_digits:some", flat = true }',

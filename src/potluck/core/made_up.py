@@ -43,4 +43,4 @@ def gives_numbers(net: nn.Module, example: Sequence[Tensor]) -> bool:
     except Exception:  # whatever the user's own code raises
         return False
     found = [each for each in tree_leaves(output) if isinstance(each, Tensor) and each.is_floating_point()]
-    return all(each.numel() and bool(each.isfinite().all()) for each in found)
+    return all(each.numel() and (each.is_meta or bool(each.isfinite().all())) for each in found)
