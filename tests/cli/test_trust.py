@@ -61,7 +61,7 @@ COMMANDS = [
     ["export", "run", "--ratio", "0.5", "--out", "a.safetensors"],
     ["export", "run", "--level", "small", "--out", "a.safetensors"],
     ["inspect", "run", "--picture", "a.svg"],
-    ["ranks", "run"],
+    ["ranks", "run", "--levels", "0.9"],
     ["costs", "run/config.toml", "--no-measure"],
     ["partition", "run/config.toml"],
     ["run", "run/config.toml", "--out", "again"],
