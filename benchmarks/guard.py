@@ -1,12 +1,13 @@
 """What it costs that every update is checked: the guard's share of a round. Figures for people, never asserted.
 
-HeteroFL on the local engine, plain training steps, a learning rate at which nothing diverges: every update is checked
-to the end. Timed are the processor seconds that the server spends on finding out what to expect and on checking it. The
-run's own clock would also count how long the server waits for a core, where all cores train. What a round takes with
-the guard and with one that checks nothing is told beside it, in turns; there the machine's moods are larger than the
-guard. The first round of a run, in which the forms of honest answers are found once for each level, is left out.
+HeteroFL on the local engine, plain training steps unless told otherwise, a learning rate at which nothing diverges:
+every update is checked to the end. Timed are the processor seconds that the server spends on finding out what to expect
+and on checking it. The run's own clock would also count how long the server waits for a core, where all cores train.
+What a round takes with the guard and with one that checks nothing is told beside it, in turns; there the machine's
+moods are larger than the guard. The first round of a run, in which the forms of honest answers are found once for each
+level, is left out.
 
-python benchmarks/guard.py [lr] [cnn] [resnet18]
+python benchmarks/guard.py [lr] [lr-default] [cnn] [resnet18]
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ class Federation:
     widths: tuple[float, ...]
     cohort: int
     rounds: int
+    step: str = "plain"
 
 
 LR, CNN = CONTESTS["lr"], CONTESTS["cnn"]
 FEDERATIONS = {
     "lr": Federation(LR.title, LR.model, LR, (1.0,), 50, rounds=40),
+    "lr-default": Federation(f"{LR.title}, default step", LR.model, LR, (1.0,), 50, rounds=40, step="counted"),
     "cnn": Federation(CNN.title, CNN.model, CNN, (1.0, 0.5, 0.25, 0.125, 0.0625), 50, rounds=4),
     "resnet18": Federation("ResNet-18", find_model("resnet18"), CNN, (1.0, 0.5, 0.25, 0.125), 8, rounds=2),
 }
@@ -119,7 +122,7 @@ def play(federation: Federation, guard: Callable[[], AbstractContextManager[list
             cohort=federation.cohort,
             evaluate_every=10**9,
             calibration_clients=1,
-            step="plain",
+            step=federation.step,
             watcher=watch,
         )
     return watch.per_round()

@@ -49,6 +49,7 @@ def test_heterofl_keeps_up_with_strong_devices_alone_and_every_level_learns():
         assert min(everybody.values()) > FAR_ABOVE_CHANCE > 2 * CHANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("title", "lowest"),
     [
