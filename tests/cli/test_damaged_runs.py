@@ -78,12 +78,12 @@ def try_one(seed, runs, potluck, tmp_path, monkeypatch):
         assert content(directory) == before, (what, told)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_damaged_run(seed, runs, potluck, tmp_path, monkeypatch):
     try_one(seed, runs, potluck, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24, 524))
+@pytest.mark.parametrize("seed", range(12, 512))
 def test_many_damaged_runs(seed, runs, potluck, tmp_path, monkeypatch):
     try_one(seed, runs, potluck, tmp_path, monkeypatch)

@@ -112,6 +112,7 @@ def test_a_write_that_is_cut_short(personal, personal_reference, tmp_path, end, 
     assert not differences(expected, resumed(personal, tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_workers_of_a_killed_run_end_and_any_engine_goes_on(personal, personal_reference, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(HERE)]))
     expected, _ = personal_reference

@@ -73,6 +73,7 @@ def test_torch_export_takes_every_level(name: str) -> None:
         agree(through_torch_export(net, TRACED, FRESH), net, FRESH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", methods.names())
 def test_onnx_takes_the_largest_and_the_smallest_level(name: str) -> None:
     exported = list(models(name).values())

@@ -96,7 +96,7 @@ def test_the_choice_is_written_down_and_gives_the_same_bits_again(config, tmp_pa
     assert weights(tmp_path / "run") != weights(tmp_path / "plain")
 
 
-@pytest.mark.parametrize("which", ["config", "images"])
+@pytest.mark.parametrize("which", ["config", pytest.param("images", marks=pytest.mark.slow)])
 def test_the_number_of_workers_does_not_show(which, request, tmp_path, monkeypatch):
     monkeypatch.setattr("potluck.core.ways.counted.LAID_OUT_MACS", 1)
     path = request.getfixturevalue(which)

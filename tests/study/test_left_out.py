@@ -142,6 +142,7 @@ def test_from_python_on_stderr(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_workers_tell_the_same(tmp_path, capsys):
     told = []
     for engine in ("serial", "local"):

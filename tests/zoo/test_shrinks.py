@@ -70,7 +70,9 @@ def same(one: Tensors, other: Tensors) -> bool:
 
 
 @EACH_WIDTH
-@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize(
+    "training", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["training", "evaluation"]
+)
 def test_runs_and_trains(shrunk: Shrunk, width: float, training: bool) -> None:
     reached = gradients(shrunk.narrow[width], shrunk.entry.batch(2), training)
     assert set(reached) == {name for name, _ in shrunk.wide.named_parameters()}
