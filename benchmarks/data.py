@@ -9,8 +9,7 @@ import time
 
 import torch
 
-from potluck.core.batches import batches
-from potluck.core.data import Examples, Part
+from potluck.core.data import Examples, Part, batches
 from potluck.core.errors import DataError
 from potluck.core.fit import fit, plain_loss
 from potluck.core.random import stream

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.core.batches import batches, stacked_batches
-from potluck.core.data import Arrays, Holdings, Part, Pool
+from potluck.core.data import Arrays, Holdings, Part, Pool, batches, stacked_batches
 from potluck.core.errors import DataError
 from potluck.core.random import stream
 
@@ -164,7 +163,7 @@ def test_batches_of_several_clients_are_theirs_a_client_per_row(
     def rng(client: int) -> torch.Generator:
         return torch.Generator().manual_seed(client)
 
-    together = list(stacked_batches(sources, size, epochs, [rng(client) for client in range(clients)]))
+    together = list(stacked_batches([(source, rng(client)) for client, source in enumerate(sources)], size, epochs))
     alone = [list(batches(source, size, epochs, rng(client))) for client, source in enumerate(sources)]
     assert [len(stream) for stream in alone] == [len(together)] * clients
     for step, (inputs, targets) in enumerate(together):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from potluck.core import client
 from potluck.core.client import Site, Work, require_trainable, train
 from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.errors import ConfigError, UpdateError
@@ -18,6 +19,7 @@ from potluck.core.method import Method, recipient
 from potluck.core.networks import ByWidth
 from potluck.core.recipe import Recipe
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Task, Tensors, Train, Update
+from potluck.core.ways.way import Way
 from potluck.core.works import perform
 
 LEVEL = Level("all", 1.0)
@@ -101,6 +103,18 @@ SEEN: list[tuple[int, list[float]]] = []
 def noted(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     SEEN.append((int(extra["number"]), batch[0][:, 0].tolist()))
     return plain_loss(net, batch, extra)
+
+
+@pytest.mark.parametrize(("level", "way"), [("all", Way(swift=True)), ("another", Way())])
+def test_a_level_is_trained_in_its_way_and_plainly_if_it_has_none(
+    level: str, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways: list[Way] = []
+    monkeypatch.setattr(client, "train_in", lambda way, *_: ways.append(way))
+    there = site()
+    there = replace(there, recipe=replace(there.recipe, ways={level: "swift"}))
+    train(there, job(there), {})
+    assert ways == [way]
 
 
 def test_phases_follow_each_other_each_with_batches_of_its_own() -> None:

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
-from potluck.core.types import Batch, Level, Phase, Tensors, Train
-from potluck.core.ways.way import Way, way_of
+from potluck.core.types import Batch, Phase, Tensors, Train
+from potluck.core.ways.way import Way
 
 PLAIN, SWIFT, CHANNELS_LAST = (Way.called(name) for name in ("plain", "swift", "channels-last"))
 LAST = torch.channels_last
@@ -44,12 +44,6 @@ def test_another_name_is_refused_with_those_that_would_do(name: str) -> None:
     assert message.startswith(f"[engine] step is {name!r}, but it should be ")
     for right in ("'auto'", "'plain'", "'swift'", "'channels-last'", "'stacked-8'"):
         assert right in message
-
-
-def test_a_level_that_is_not_mentioned_is_trained_plainly() -> None:
-    ways = {"wide": "stacked-3"}
-    assert way_of(Level("wide", 1.0), ways) == Way(stack=3)
-    assert way_of(Level("narrow", 0.5), ways) == Way()
 
 
 def network() -> nn.Sequential:

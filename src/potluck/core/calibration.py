@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from potluck.core.batches import batches
 from potluck.core.client import Site
+from potluck.core.data import batches
 from potluck.core.errors import UpdateError
 from potluck.core.form import Form, form_of
 from potluck.core.observe import Given, listening

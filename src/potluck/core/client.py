@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from potluck.core.batches import batches, stacked_batches
-from potluck.core.data import Examples, Holder
+from potluck.core.data import Examples, Holder, batches, stacked_batches
 from potluck.core.errors import UpdateError
 from potluck.core.fit import fit, in_round
 from potluck.core.memo import Memo
@@ -19,7 +18,7 @@ from potluck.core.method import Method
 from potluck.core.random import seeded
 from potluck.core.recipe import Recipe
 from potluck.core.types import Batch, Context, Job, Phase, Task, Tensors
-from potluck.core.ways.way import Way, way_of
+from potluck.core.ways.way import PLAIN, Way
 
 HOST = "cpu"
 
@@ -53,28 +52,23 @@ class Site:
     def batches(self, job: Job, number: int, phase: Phase) -> Iterator[Batch]:
         """What a client trains on in one of its phases."""
         settings = phase.train or self.recipe.task.train
-        stream = batches(self.source(job, phase), settings.batch_size, settings.epochs, self.shuffling(job, number))
+        source, rng = self.drawn(job, number, phase)
+        stream = batches(source, settings.batch_size, settings.epochs, rng)
         return stream if self.device == HOST else self.moved(stream)
 
     def stacked_batches(self, asked: Sequence[tuple[Job, Phase]], number: int) -> Iterator[Batch]:
         """What several clients train on in one of their phases, a client per row."""
         settings = asked[0][1].train or self.recipe.task.train
-        sources = [self.source(job, phase) for job, phase in asked]
-        rngs = [self.shuffling(job, number) for job, _ in asked]
-        stream = stacked_batches(sources, settings.batch_size, settings.epochs, rngs)
+        drawn = [self.drawn(job, number, phase) for job, phase in asked]
+        stream = stacked_batches(drawn, settings.batch_size, settings.epochs)
         return stream if self.device == HOST else self.moved(stream)
 
-    def shuffling(self, job: Job, number: int) -> torch.Generator:
-        """The random numbers that decide the batches of a client's phase."""
-        return self.context(job.round).rng("batches", job.client.id, number)
-
-    def source(self, job: Job, phase: Phase) -> Examples:
-        """The examples that a phase trains on."""
-        if phase.source == "private":
-            return self.holder.examples(job.client.id)
-        if self.task.proxy is None:
+    def drawn(self, job: Job, number: int, phase: Phase) -> tuple[Examples, torch.Generator]:
+        """The examples that a phase trains on, and the random numbers that decide their batches."""
+        source = self.holder.examples(job.client.id) if phase.source == "private" else self.task.proxy
+        if source is None:
             raise UpdateError("a phase trains on proxy data, but the task has none")
-        return self.task.proxy
+        return source, self.context(job.round).rng("batches", job.client.id, number)
 
     def moved(self, stream: Iterator[Batch]) -> Iterator[Batch]:
         """Batches where networks are trained."""
@@ -100,7 +94,7 @@ Work = Callable[[Site, Job, Tensors], tuple[Tensors, Tensors]]
 
 def train(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
     """All that a client does in a round, whatever the method and whatever the engine."""
-    return train_in(way_of(job.client.level, site.recipe.ways), site, job, personal)
+    return train_in(Way.called(site.recipe.ways.get(job.client.level.name, PLAIN)), site, job, personal)
 
 
 def train_in(

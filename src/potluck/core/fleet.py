@@ -37,8 +37,8 @@ class Fleet:
         """The index of each client's level in this round."""
         return self.assignment(clients, self.levels, round, self.seed)
 
-    def client(self, id: int, level: Level) -> Client:
+    def client(self, id: int, level: Level, turn: int | None = None) -> Client:
         """What client `id`, now of this level, tells the server of itself."""
         if id not in self.labels:
             self.labels[id] = self.holder.labels(id)
-        return Client(id, level, self.holder.size(id), self.labels[id])
+        return Client(id, level, self.holder.size(id), self.labels[id], turn)

@@ -70,6 +70,8 @@ def misdirected(update: Update, job: Job) -> str:
 
 def fits(payload: Any, form: Form) -> bool:
     """Whether these are dense tensors in memory of the names, shapes and types that were asked for."""
+    if isinstance(payload, Row):
+        return payload.stack.form == form
     if not isinstance(payload, dict) or len(payload) != len(form):
         return False
     for name, (shape, dtype) in form.items():
@@ -93,12 +95,6 @@ def misfit(payload: Any, form: Form) -> str:
     if payload[name].shape != form[name].shape:
         return f"'{name}' has the shape {tuple(payload[name].shape)}, but it should have {tuple(form[name].shape)}"
     return f"'{name}' is of {payload[name].dtype}, but it should be of {form[name].dtype}"
-
-
-def require_tensors(payload: Any) -> None:
-    """Refuse what could not be sent at all."""
-    if unsendable := obstacle(payload):
-        raise UpdateError(unsendable)
 
 
 def obstacle(payload: Any) -> str:

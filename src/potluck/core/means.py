@@ -41,7 +41,7 @@ class NameMean:
     def add(self, tensors: Mapping[str, Tensor], weight: float = 1.0) -> None:
         if weight <= 0:
             return
-        if not self.waiting.takes(tensors):
+        if self.waiting.rows and not self.waiting.takes(tensors):
             self.settle()
         if isinstance(tensors, Row):
             self.waiting.add(tensors, weight, None)
@@ -51,9 +51,9 @@ class NameMean:
     def settle(self) -> None:
         """Count in the rows that wait."""
         waiting, self.waiting = self.waiting, Waiting()
-        if len(waiting) == 1:
+        if len(waiting.rows) == 1:
             self.count(waiting.rows[0], waiting.weights[0])
-        elif waiting:
+        else:
             self.count({name: waiting.mean(name) for name in waiting.rows[0]}, sum(waiting.weights))
 
     def count(self, tensors: Mapping[str, Tensor], weight: float) -> None:
@@ -71,7 +71,8 @@ class NameMean:
                 self.means[name].add_(tensor, alpha=weight)
 
     def result(self) -> Tensors:
-        self.settle()
+        if self.waiting.rows:
+            self.settle()
         return {**self.state, **{name: self.mean(name) for name in self.means}}
 
     def mean(self, name: str) -> Tensor:

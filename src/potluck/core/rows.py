@@ -30,6 +30,11 @@ class Stack:
     tensors: Tensors
 
     @cached_property
+    def form(self) -> Form:
+        """What every client's tensors look like."""
+        return {name: Spec(tensor.shape[1:], tensor.dtype) for name, tensor in self.tensors.items()}
+
+    @cached_property
     def norms(self) -> list[float]:
         """The L2 norm of every client's tensors; infinite or not a number where a scalar is, or squares overflow."""
         with one_thread():
@@ -123,12 +128,9 @@ class Waiting(Generic[About]):
     weights: list[float] = field(default_factory=list)
     about: list[About] = field(default_factory=list)  # what else a mean is told of each
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def takes(self, tensors: Mapping[str, Tensor]) -> bool:
         """Whether this is one more row of the stack that others wait in."""
-        return isinstance(tensors, Row) and all(row.stack is tensors.stack for row in self.rows[:1])
+        return isinstance(tensors, Row) and self.rows[0].stack is tensors.stack
 
     def add(self, row: Row, weight: float, about: About) -> None:
         """One more row."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 import torch
@@ -15,6 +15,7 @@ from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.errors import UpdateError
 from potluck.core.fleet import Fleet
+from potluck.core.form import Form
 from potluck.core.guard import Epochs, Guard, epochs_of, expected
 from potluck.core.method import Method
 from potluck.core.recipe import Recipe
@@ -108,11 +109,11 @@ class Server:
         """The answers to jobs, in their order, that pass the guard; the others are counted, with the reason."""
         issued: deque[Job] = deque()
         epochs: dict[str, Epochs] = {}
+        asked, form, down, up = None, Form(), 0, 0
 
         def noted() -> Iterator[list[Job]]:
             for bundle in jobs:
                 issued.extend(bundle)
-                ledger.bytes_down += sum(size_in_bytes(job.payload) for job in bundle)
                 yield bundle
 
         for update in self.engine.map(noted()):
@@ -124,11 +125,14 @@ class Server:
             if self.client_done:
                 self.client_done(update)
             with self.clock.spent("guard"):
+                if asked is None or asked.payload is not job.payload or asked.client.level != job.client.level:
+                    asked, form, down, up = job, Form(), size_in_bytes(job.payload), 0
+                ledger.bytes_down += down
                 try:
-                    form = {} if update.failure else expected(self.recipe.method, job, ctx)
-                    if level not in epochs and not update.failure:
-                        epochs[level] = epochs_of(self.recipe.method, job, ctx)
                     if not update.failure:
+                        form = form or expected(self.recipe.method, job, ctx)
+                        if level not in epochs:
+                            epochs[level] = epochs_of(self.recipe.method, job, ctx)
                         ledger.macs += self.macs.get(level, 0) * epochs[level].examples(job.client, ctx.task)
                     self.guard.check(update, job, form)
                 except UpdateError as error:
@@ -136,7 +140,8 @@ class Server:
                     if self.client_failed:
                         self.client_failed(ledger.failures[-1])
                     continue
-                ledger.bytes_up += size_in_bytes(update.payload)
+                up = up or size_in_bytes(update.payload)  # what passes has the form that was asked for
+                ledger.bytes_up += up
             yield update
 
 
@@ -175,9 +180,9 @@ def draw_cohort(
         able_so_far = able.index_select(0, everyone.int()).cumsum(0, dtype=torch.int32)  # up to each client
         picked = torch.searchsorted(able_so_far, pick(int(able_so_far[-1])) + 1)
         capacity = everyone[picked]
-    clients = [fleet.client(int(id), fleet.levels[int(at)]) for id, at in zip(picked, capacity, strict=True)]
-    clients.sort(key=lambda client: (-macs[client.level.name] * client.size, client.id))
-    return [replace(client, turn=ctx.round * len(clients) + place) for place, client in enumerate(clients)]
+    drawn = [(id, fleet.levels[at]) for id, at in zip(picked.tolist(), capacity.tolist(), strict=True)]
+    drawn.sort(key=lambda client: (-macs[client[1].name] * fleet.holder.size(client[0]), client[0]))
+    return [fleet.client(*client, turn=ctx.round * len(drawn) + place) for place, client in enumerate(drawn)]
 
 
 def bundles(cohort: Iterable[Client], stacks: Mapping[str, int]) -> Iterator[list[Client]]:

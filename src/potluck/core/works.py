@@ -9,7 +9,7 @@ from potluck.core.blame import reason_of
 from potluck.core.calibration import calibrate
 from potluck.core.client import Site, Work, train
 from potluck.core.errors import UpdateError
-from potluck.core.guard import require_tensors
+from potluck.core.guard import obstacle
 from potluck.core.own_score import score_own
 from potluck.core.types import Job, Tensors, Update
 from potluck.core.ways.together import train_stacked
@@ -55,8 +55,8 @@ def answer(job: Job, result: tuple[Tensors, Tensors] | UpdateError, seconds: flo
         if not isinstance(result, tuple) or len(result) != 2:
             raise UpdateError(f"it answers with a {type(result).__name__}, but it should be (what is sent, what stays)")
         sent, kept = result
-        require_tensors(sent)
-        require_tensors(kept)
+        if unsendable := obstacle(sent) or obstacle(kept):
+            raise UpdateError(unsendable)
     except UpdateError as error:
         return Update(job.client, {}, seconds, str(error), job.round, job.run), {}
     return Update(job.client, sent, seconds, "", job.round, job.run), kept

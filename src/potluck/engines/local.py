@@ -126,9 +126,12 @@ class Local:
     def order(self, assigned: Assigned, number: int, slot: Slot) -> Order:
         """The order for a load, its tensors in the slot or on the board."""
         jobs, piece, end = [], None, 0
+        places: dict[int, Place] = {}  # of payloads, which many jobs may be sent alike
         for part in assigned.parts:
             level = part.client.level if isinstance(part, Job) else part.level
-            payload, end = self.write(level.name, part.payload, slot, end)
+            if id(part.payload) not in places:
+                places[id(part.payload)], end = self.write(level.name, part.payload, slot, end)
+            payload = places[id(part.payload)]
             if isinstance(part, Job):
                 personal, end = slot.write(self.store.get(part.client.id), end)
                 jobs.append(Sent(part.client, part.round, part.work, part.run, payload, Place(personal)))

@@ -67,9 +67,9 @@ class Slot:
 
     def write(self, tensors: Mapping[str, Tensor], start: int = 0) -> tuple[Layout, int]:
         """Copy tensors in from `start` on; where each lies, and the first free byte after them."""
-        layout, end = planned({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}, start)
         if not tensors:
-            return layout, end
+            return [], start
+        layout, end = planned({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}, start)
         self.reserve(end)
         for view, tensor in zip(views(self.bytes, layout).values(), tensors.values(), strict=True):
             view.copy_(tensor)
@@ -82,7 +82,7 @@ class Slot:
 
     def copies(self, layout: Layout) -> Tensors:
         """The tensors that lie in the slot, in memory of their own."""
-        return copied(self.views(layout))
+        return copied(self.views(layout)) if layout else {}
 
     def lend(self, layout: Layout) -> Tensors:
         """The tensors that lie in the slot, not copied; the slot counts as lent until the last of them is gone."""

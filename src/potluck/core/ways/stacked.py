@@ -16,6 +16,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from potluck.core.errors import ConfigError
 from potluck.core.fit import optimizer_of
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
+from potluck.core.ways.stacked_operations import StackedOperations
 
 
 class Lossy(nn.Module):
@@ -72,13 +73,20 @@ def fit_stacked(
 def losses_of(lossy: Lossy) -> Callable[[Tensors, Batch, Tensors], Tensor]:
     """The loss of every client, each with its own weights, batch and extra."""
 
-    def one(state: Tensors, batch: Batch, extra: Tensors) -> Tensor:
-        found: Tensor = functional_call(
-            lossy, {f"net.{name}": tensor for name, tensor in state.items()}, (batch, extra)
-        )
-        return found
+    def losses(states: Tensors, batch: Batch, extra: Tensors) -> Tensor:
+        names = [f"net.{name}" for name in states]
 
-    return vmap(one)
+        def one(inputs: Tensor, targets: Tensor, *tensors: Tensor) -> Tensor:
+            weights = dict(zip(names, tensors, strict=False))
+            with StackedOperations():
+                found: Tensor = functional_call(
+                    lossy, weights, ((inputs, targets), dict(zip(extra, tensors[len(names) :], strict=True)))
+                )
+            return found
+
+        return vmap(one)(*batch, *states.values(), *extra.values())  # one after the other: nothing to be taken apart
+
+    return losses
 
 
 def clip_each(parameters: Iterable[Tensor], most: float) -> None:

@@ -8,7 +8,7 @@ size at once, each with weights of its own, in single operations.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.fit import descends_plainly
-from potluck.core.types import Batch, Level, Phase, Train
+from potluck.core.types import Batch, Phase, Train
 from potluck.core.ways.swift import SwiftLoss
 
 PLAIN, SWIFT, CHANNELS_LAST = "plain", "swift", "channels-last"
@@ -88,8 +88,3 @@ def lay_out(net: nn.Module, form: torch.memory_format) -> None:
     for tensor in (*net.parameters(), *net.buffers()):
         if tensor.dim() == 4:
             tensor.data = tensor.data.contiguous(memory_format=form)
-
-
-def way_of(level: Level, ways: Mapping[str, str]) -> Way:
-    """How clients of a level are trained."""
-    return Way.called(ways.get(level.name, PLAIN))

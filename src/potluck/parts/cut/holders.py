@@ -48,10 +48,6 @@ class Holders:
 
     def join(self, cut: Cut, weight: float, dtype: torch.dtype) -> tuple[Holders, list[Band]]:
         """One more holder, and its share in the weight of what it holds."""
-        return JOINED.found((self, cut, weight, dtype))
-
-    def joined(self, cut: Cut, weight: float, dtype: torch.dtype) -> tuple[Holders, list[Band]]:
-        """The same, worked out."""
         if self.weight.size == 1 and all(kept.whole for kept in cut):
             both = self.weight + weight
             return Holders(self.edges, both), [Band(slice(None), slice(None), weight / both.item(), False)]
@@ -89,7 +85,7 @@ class Joins:
         answer = self.known.get(question)
         if answer is None:
             holders, cut, weight, dtype = question
-            answer = self.known[question] = holders.joined(cut, weight, dtype)
+            answer = self.known[question] = holders.join(cut, weight, dtype)
             self.scalars += scalars_of(answer[1])
             while len(self.known) > REMEMBERED or (self.scalars > MOST_SCALARS and len(self.known) > 1):
                 self.scalars -= scalars_of(self.known.pop(next(iter(self.known)))[1])

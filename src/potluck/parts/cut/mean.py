@@ -12,7 +12,7 @@ from torch import Tensor
 from potluck.core.rows import Row, Waiting, mean_of_rows
 from potluck.core.tensors import is_whole, mean_type, restore_type
 from potluck.core.types import Tensors
-from potluck.parts.cut.holders import Band, Holders
+from potluck.parts.cut.holders import JOINED, Band, Holders
 from potluck.parts.cut.kept import HeldPart
 from potluck.parts.cut.plan import Plan, shapes_of, whole_plan
 
@@ -57,7 +57,8 @@ class HolderMean:
         if not weight:
             return
         told = Told(plan or self.everything, rows or {})
-        if not self.waiting.takes(tensors) or any(other.plan is not told.plan for other in self.waiting.about[:1]):
+        waiting = self.waiting
+        if waiting.rows and not (waiting.takes(tensors) and waiting.about[0].plan is told.plan):
             self.settle()
         if isinstance(tensors, Row):
             self.waiting.add(tensors, weight, told)
@@ -67,9 +68,9 @@ class HolderMean:
     def settle(self) -> None:
         """Count in the clients that wait."""
         waiting, self.waiting = self.waiting, Waiting()
-        if len(waiting) == 1:
+        if len(waiting.rows) == 1:
             self.count(waiting.rows[0], waiting.weights[0], waiting.about[0])
-        elif waiting:
+        else:
             self.count_together(waiting)
 
     def count(self, tensors: Mapping[str, Tensor], weight: float, told: Told) -> None:
@@ -105,7 +106,7 @@ class HolderMean:
         mean = self.begin(name, part)
         key = (self.holders[name], part)
         if key not in joined:
-            joined[key] = self.holders[name].join(part.table.cut, weight, mean.dtype)
+            joined[key] = JOINED.found((self.holders[name], part.table.cut, weight, mean.dtype))
         self.holders[name], bands = joined[key]
         if len(part.cut) < 2:
             mean, sent = mean.view(1, -1), sent.view(1, -1)
@@ -146,7 +147,8 @@ class HolderMean:
 
     def result(self) -> Tensors:
         """The mean where there is one, the old value elsewhere."""
-        self.settle()
+        if self.waiting.rows:
+            self.settle()
         result = dict(self.state)
         for name, mean in self.means.items():
             result[name] = restore_type(mean, self.state[name])
