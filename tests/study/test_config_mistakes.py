@@ -64,9 +64,9 @@ def test_unknown_option_of_a_named_thing(tmp_path, old, new, names):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("rounds = 3", 'rounds = "ten"', "[task] rounds is 'ten', but it should be a valid integer"),
-        ("rounds = 3", "rounds = 2.5", "[task] rounds is 2.5, but it should be a valid integer"),
-        ("rounds = 3", "rounds = true", "[task] rounds is True, but it should be a valid integer"),
+        ("rounds = 3", 'rounds = "ten"', "[task] rounds is 'ten', but it should be a whole number"),
+        ("rounds = 3", "rounds = 2.5", "[task] rounds is 2.5, but it should be a whole number"),
+        ("rounds = 3", "rounds = true", "[task] rounds is True, but it should be a whole number"),
         ("rounds = 3", "rounds = 0", "[task] rounds is 0, but it should be greater than or equal to 1"),
         ("rounds = 3", "rounds = 2020-01-01", "[task] rounds is"),
         ("lr = 0.05", 'lr = "fast"', "[train] lr is 'fast', but it should be a finite number above 0"),
@@ -74,7 +74,7 @@ def test_unknown_option_of_a_named_thing(tmp_path, old, new, names):
         ("lr = 0.05", "lr = nan", "[train] lr is nan, but it should be a finite number above 0"),
         ("lr = 0.05", "lr = inf", "[train] lr is inf, but it should be a finite number above 0"),
         ("lr = 0.05", 'optimizer = "adm"', "[train] optimizer is 'adm', but it should be 'sgd' or 'adam'"),
-        ("clients = 14", 'clients = "all"', "[fleet] clients is 'all', but it should be a valid integer"),
+        ("clients = 14", 'clients = "all"', "[fleet] clients is 'all', but it should be a whole number"),
         ("cohort = 3", "cohort = 0", "[fleet] cohort is 0, but it should be a whole number of clients (10) or a share"),
         (
             "cohort = 3",
@@ -95,7 +95,7 @@ def test_unknown_option_of_a_named_thing(tmp_path, old, new, names):
         ),
         ("seed = 3", "guard = 5", "guard is 5, but it should be"),
         ("seed = 3", "seed = -3", "seed is -3, but it should be greater than or equal to 0"),
-        ("seed = 3", 'seed = "x"', "seed is 'x', but it should be a valid integer"),
+        ("seed = 3", 'seed = "x"', "seed is 'x', but it should be a whole number"),
     ],
 )
 def test_wrong_type_or_range(tmp_path, old, new, expected):
@@ -139,7 +139,7 @@ def test_more_clients_than_examples(tmp_path):
     ("old", "new", "hint"),
     [
         ('name = "heterofl"', 'name = "heterfl"', "there is no method 'heterfl'; did you mean 'heterofl'?"),
-        ('"heterofl-cnn"', '"heterofl-cn"', "there is no model 'heterofl-cn'; did you mean 'heterofl-cnn'?"),
+        ('"heterofl-cnn"', '"heterofl-cn"', "[task] there is no model 'heterofl-cn'; did you mean 'heterofl-cnn'?"),
         ('source = "digits"', 'source = "digit"', "'digit'; did you mean 'digits'?"),
         ('partition = "iid"', 'partition = "dirichlt"', "there is no partition 'dirichlt'; did you mean 'dirichlet'?"),
         ("cohort = 3", 'assignment = "fixd"', "there is no assignment 'fixd'; did you mean 'fixed'?"),
@@ -206,14 +206,27 @@ def test_text_that_is_not_toml(tmp_path, text, place):
     assert place in message
 
 
+def test_a_data_set_that_does_not_exist_is_told_with_its_place(tmp_path):
+    message = mistake(tmp_path, SMALL.replace('"digits"', '"digit"'), kind=DataError)
+    assert message.startswith("[data] source: there is no data set 'digit'; did you mean 'digits'? (")
+
+
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.toml: No such file"):
         read_config(tmp_path / "nowhere.toml")
     with pytest.raises(ConfigError, match=f"cannot read {tmp_path}: Is a directory"):
         read_config(tmp_path)
     (tmp_path / "picture.toml").write_bytes(b"\x89PNG\xff\xfe")
-    with pytest.raises(ConfigError, match=r"picture\.toml is not a text file"):
+    with pytest.raises(ConfigError, match=r"picture\.toml is not text in UTF-8"):
         read_config(tmp_path / "picture.toml")
+
+
+@pytest.mark.parametrize("disguise", [lambda text: b"\xef\xbb\xbf" + text, lambda text: text.replace(b"\n", b"\r\n")])
+def test_a_byte_order_mark_and_line_ends_of_windows_do_not_matter(tmp_path, disguise):
+    path = write_config(tmp_path)
+    plain = read_config(path)
+    path.write_bytes(disguise(path.read_bytes()))
+    assert read_config(path).resolved() == plain.resolved()
 
 
 def test_a_network_with_the_wrong_number_of_outputs(tmp_path):

@@ -289,3 +289,56 @@ def test_a_watcher_may_have_one_method_alone():
     watcher = Counts()
     run(rounds=2, watcher=watcher)
     assert watcher.rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"clients": 0}, "clients is 0, but it should be greater than or equal to 1"),
+        ({"rounds": "ten"}, "rounds is 'ten', but it should be a whole number"),
+        ({"levels": {}}, "levels is empty; name at least one device class, such as {'server': 1.0}"),
+        ({"train": {"lrr": 1}}, "train has no 'lrr'; did you mean 'lr'?"),
+        ({"train": {"epochs": 0}}, "train: epochs is 0, but it should be greater than or equal to 1"),
+        ({"method": {"name": "heterofl", "maskin": 1}}, "method: heterofl has no 'maskin'; did you mean 'masking'?"),
+        ({"method": {"masking": "zero"}}, "method is {'masking': 'zero'}, but it should be a name"),
+        ({"partition": {"name": "dirichlet", "alpha": 0}}, "partition: alpha is 0, but it should be greater than 0"),
+        ({"seed": "a"}, "seed is 'a', but it should be a whole number"),
+        ({"seed": -1}, "seed is -1, but it should be greater than or equal to 0"),
+        ({"engine": {"name": "local"}}, "engine is {'name': 'local'}, but it should be 'local' or 'serial'"),
+        ({"test": 0}, "test is 0, which would hold out 0 of 180 examples"),
+        ({"test": 2.0}, "give a share between 0 and 1, such as 0.2"),
+        ({"model": [nn.Sequential(nn.Flatten(), nn.Linear(5, 3))]}, "model is [Sequential( (0): Flatten"),
+        ({"model": {"name": "heterofl-cnn", "hiden": [4]}}, "model: heterofl-cnn has no 'hiden'"),
+    ],
+)
+def test_a_mistake_in_python_is_told_in_the_words_of_python(wrong, sentence):
+    with pytest.raises((ConfigError, DataError)) as caught:
+        run(**wrong)
+    assert sentence in str(caught.value)
+    assert "[" not in str(caught.value).split(" ")[0]  # no section of a config
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_numpy_and_pytorch_are_numbers():
+    levels = {"server": np.float32(1.0), "watch": torch.tensor(0.25)}
+    train = {"lr": np.float32(0.1), "epochs": np.int64(1)}
+    result = run(clients=np.int64(6), rounds=np.int32(1), seed=np.int64(2), levels=levels, train=train)
+    assert set(result.accuracy) == {"server", "watch"}
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda net: potluck.plan(net, "1x5", 0.5), "example is '1x5', but it should be a tensor"),
+        (lambda net: potluck.plan(net, np.zeros((1, 5)), 0.5), "it should be a tensor with a batch of one input"),
+        (lambda net: potluck.plan("net", torch.zeros(1, 5), 0.5), "model is 'net', but it should be a network"),
+        (lambda net: potluck.plan(net, torch.zeros(1, 5), "0.5"), "width is '0.5', but it should be above 0"),
+        (lambda net: potluck.costs(net, [1, 0.5], torch.zeros(1, 5)), "levels is [1, 0.5], but it should be a dict"),
+        (lambda net: potluck.costs(net, LEVELS, None), "example is None, but it should be a tensor"),
+        (lambda net: potluck.costs("net", LEVELS, torch.zeros(1, 5)), "model is 'net', but it should be a network"),
+    ],
+)
+def test_plan_and_costs_say_what_they_want(call, sentence):
+    with pytest.raises(ConfigError) as caught:
+        call(nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)))
+    assert sentence in str(caught.value)

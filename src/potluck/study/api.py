@@ -40,8 +40,8 @@ from potluck.study.recipes import Model
 from potluck.study.result import Result
 from potluck.study.resume import nothing_to_resume
 from potluck.study.run import execute
-from potluck.study.schema import Origin, Table, as_table, read_table
-from potluck.study.settings import EngineSection, FleetSection, Named, Settings, TaskSection
+from potluck.study.schema import PYTHON, Table, as_table, read_table, shown
+from potluck.study.settings import EngineSection, FleetSection, Named, Seeded, Settings, TaskSection
 from potluck.study.watchers import Rounds, completed, tell
 
 ROUNDS = Rounds()
@@ -99,7 +99,9 @@ def run(
     """
     if resume and not out:
         raise ConfigError("resume is True, but out is not given; say with out= which directory holds the run")
-    here = Origin()
+    seed = read_table(Seeded, {"seed": seed}, "", "", PYTHON).seed
+    if not isinstance(engine, str):
+        raise ConfigError(f"engine is {shown(engine)}, but it should be 'local' or 'serial'")
     named = model_name(model)
     dealt = as_plug(assignment_named, assignment, "assignment", "(clients, levels, round, seed)")
     asked: dict[str, Table] = {
@@ -120,12 +122,12 @@ def run(
     }
     settings = Settings(
         method=as_method(method),
-        task=read_table(TaskSection, asked["task"], "task", "", here),
-        fleet=read_table(FleetSection, asked["fleet"], "fleet", "", here),
+        task=read_table(TaskSection, asked["task"], "task", "", PYTHON),
+        fleet=read_table(FleetSection, asked["fleet"], "fleet", "", PYTHON),
         partition=as_plug(partition_named, partition, "partition", "(targets, clients, rng, owners)"),
         assignment=dealt,
         train=as_settings(Train, train, "train"),
-        engine=read_table(EngineSection, asked["engine"], "engine", "", here),
+        engine=read_table(EngineSection, asked["engine"], "engine", "", PYTHON),
         guard=as_settings(Guard, guard, "guard"),
         seed=seed,
     )

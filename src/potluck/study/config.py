@@ -119,11 +119,13 @@ def read_text(path: Path) -> str:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
             raise ConfigError(f"{path} has more than {LARGEST_FILE} bytes; is it a config?")
-        return content.decode()
+        return content.decode("utf-8-sig")  # some editors put a mark in front
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text file: {error.reason} at byte {error.start}") from error
+        raise ConfigError(
+            f"{path} is not text in UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
+        ) from error
 
 
 def parse_toml(text: str, complaint: str) -> Table:
@@ -209,7 +211,7 @@ def read_plug(find: Callable[[str], Any], named: Named, section: str, origin: Or
         schema = find(name)
     except ConfigError as error:
         place = origin.place(section, "name") if isinstance(named, dict) and not outer else origin.place(outer, key)
-        raise ConfigError(f"[{section}] {error}{place}") from error
+        raise ConfigError(f"{origin.about(section)}{error}{place}") from error
     return read_table(schema, options_of(named), section, name, origin)
 
 

@@ -18,10 +18,11 @@ from potluck.core.types import Context, Level, Task, Train
 from potluck.models.catalogue import input_for
 from potluck.parts.cost.level import level_cost, measure_step
 from potluck.parts.head import try_once
+from potluck.study.given import as_levels
 from potluck.study.levels import build, built_by, check_model, make_levels
 from potluck.study.networks import model_factory
 from potluck.study.recipes import Model, find_heads, networks_of, require_networks
-from potluck.study.schema import TYPED
+from potluck.study.schema import TYPED, shown
 
 Row = dict[str, Any]
 
@@ -45,7 +46,16 @@ def costs(
     [('server', 1556874, 39974912), ('watch', 6594, 182912)]
     """
     chosen = method if isinstance(method, Method) else methods.find(method, trusted=True)()
-    return cost_rows(chosen, context_for(model, levels, example, chosen, train), measure)
+    if not callable(model) and not isinstance(model, Mapping):
+        raise ConfigError(
+            f"model is {shown(model)}, but it should be a network, or a function of the width that makes one"
+        )
+    if not isinstance(example, Tensor):
+        raise ConfigError(
+            f"example is {shown(example)}, but it should be a tensor with a batch of one input, such as "
+            "torch.zeros(1, 3, 32, 32)"
+        )
+    return cost_rows(chosen, context_for(model, as_levels(levels), example, chosen, train), measure)
 
 
 def context_for(

@@ -26,7 +26,7 @@ from potluck.study.config import name_of, options_of, read_plug
 from potluck.study.experiment import facts_of
 from potluck.study.networks import factory_of, model_factory
 from potluck.study.recipes import Model
-from potluck.study.schema import TYPED, fields_of, read_table
+from potluck.study.schema import PYTHON, fields_of, read_table, shown
 from potluck.study.settings import Named
 
 Checked = TypeVar("Checked")
@@ -36,9 +36,11 @@ def as_levels(levels: Any) -> dict[str, float]:
     """The user's levels, if they have names."""
     if not isinstance(levels, Mapping):
         raise ConfigError(
-            f"levels is {levels!r}, but it should be a dictionary from names of device classes to ratios, such as "
+            f"levels is {shown(levels)}, but it should be a dictionary from names of device classes to ratios, such as "
             "{'server': 1.0, 'phone': 0.5}"
         )
+    if not levels:
+        raise ConfigError("levels is empty; name at least one device class, such as {'server': 1.0}")
     return dict(levels)
 
 
@@ -46,19 +48,19 @@ def as_method(method: Any) -> Method:
     """The user's method, by name or ready-made, its settings checked."""
     if isinstance(method, Method):
         return recheck(method, "method")
-    if not isinstance(method, str | dict):
+    if not isinstance(method, str) and not (isinstance(method, dict) and isinstance(method.get("name"), str)):
         raise ConfigError(
-            f"method is {method!r}, but it should be a name, such as 'heterofl', a dictionary with a name and options, "
-            "or an instance of a method"
+            f"method is {shown(method)}, but it should be a name, such as 'heterofl', a dictionary with a name and "
+            "options, or an instance of a method"
         )
-    chosen: Method = read_plug(partial(methods.find, trusted=True), method, "method", TYPED)
+    chosen: Method = read_plug(partial(methods.find, trusted=True), method, "method", PYTHON)
     return chosen
 
 
 def as_plug(find: Callable[[str], Any], given: Any, setting: str, arguments: str) -> Any:
     """A rule by name, with its options, or a function of the user's."""
     if isinstance(given, str | dict):
-        return read_plug(find, given, setting, TYPED)
+        return read_plug(find, given, setting, PYTHON)
     if not callable(given):
         raise ConfigError(
             f"{setting} is a {type(given).__name__}, but it should be a name, a dictionary with a name and options, or "
@@ -72,10 +74,10 @@ def as_settings(schema: type[Checked], given: Any, section: str) -> Checked:
     if given is None:
         return schema()
     if isinstance(given, Mapping):
-        return read_table(schema, given, section, "", TYPED)
+        return read_table(schema, given, section, "", PYTHON)
     if not isinstance(given, schema):
         raise ConfigError(
-            f"{section} is {given!r}, but it should be a potluck.{schema.__name__} or a dictionary of its settings"
+            f"{section} is {shown(given)}, but it should be a potluck.{schema.__name__} or a dictionary of its settings"
         )
     return recheck(given, section)
 
@@ -92,13 +94,13 @@ def as_model(model: Any, data: Dataset, seed: int) -> Model:
     facts, named = facts_of(data), model_name(model)
     with seeded(seed, "model"):
         if named is not None:
-            return ByWidth(model_factory(name_of(named), options_of(named), facts.example[:1], facts.classes, TYPED))
+            return ByWidth(model_factory(name_of(named), options_of(named), facts.example[:1], facts.classes, PYTHON))
         if isinstance(model, type):
-            return ByWidth(factory_of(model, {}, facts.example[:1], facts.classes, model.__name__, TYPED))
+            return ByWidth(factory_of(model, {}, facts.example[:1], facts.classes, model.__name__, PYTHON))
     if not callable(model) and not isinstance(model, Mapping):
         raise ConfigError(
-            f"model is {model!r}, but it should be a network, a function of the width that makes one, a name, such as "
-            "'heterofl-cnn', or a dictionary with a network for every level"
+            f"model is {shown(model)}, but it should be a network, a function of the width that makes one, a name, "
+            "such as 'heterofl-cnn', or a dictionary with a network for every level"
         )
     given: Model = model
     return given
@@ -129,7 +131,7 @@ def as_dataset(data: Any, test: Any, seed: int) -> Dataset:
     if is_source(data):
         return sources.load(data)
     examples = examples_from(data)
-    if isinstance(test, float):
+    if isinstance(test, int | float):
         kept, scored = hold_out(examples, test, seed)
     else:
         kept, scored = examples, examples_from(test)
@@ -138,9 +140,12 @@ def as_dataset(data: Any, test: Any, seed: int) -> Dataset:
 
 def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]:
     """Examples to train on and a random share of them to score on."""
-    held = math.ceil(len(examples) * share)
+    held = math.ceil(len(examples) * share) if math.isfinite(share) else 0
     if not 0 < held < len(examples):
-        raise DataError(f"test is {share}, which leaves {held} of {len(examples)} examples to score on; try 0.2")
+        raise DataError(
+            f"test is {share}, which would hold out {held} of {len(examples)} examples, but some should be left on "
+            "either side; give a share between 0 and 1, such as 0.2, or test examples"
+        )
     order = torch.randperm(len(examples), generator=stream(seed, "test"))
     return tuple(
         replace(examples, inputs=examples.inputs[part], targets=examples.targets[part])  # type: ignore[return-value]
@@ -152,4 +157,4 @@ def recheck(settings: Checked, section: str) -> Checked:
     """The same settings with types and ranges checked, which their constructor does not do."""
     values = ((name, getattr(settings, name)) for name in fields_of(type(settings)))
     table = {name: value for name, value in values if value is not None}  # not given
-    return read_table(type(settings), table, section, type(settings).__name__, TYPED)
+    return read_table(type(settings), table, section, type(settings).__name__, PYTHON)

@@ -23,7 +23,7 @@ def imported(path: str, section: str, key: str, makes: type, origin: Origin) -> 
         if not is_maker(found, makes):
             raise ConfigError(f"{key} {path!r} is no function or class that makes a {makes.__name__}")
     except ConfigError as error:
-        raise ConfigError(f"[{section}] {error}{origin.place(section, key)}") from error
+        raise ConfigError(f"{origin.about(section)}{error}{origin.place(section, key)}") from error
     return found
 
 

@@ -33,7 +33,11 @@ def load_source(named: Named, data_dir: Path | None, setting: str = "source", or
     """A data set by name, or by path to a function that returns one."""
     name, options, section = name_of(named), options_of(named), f"data.{setting}"
     if not is_path(name):
-        return sources.load(name, data_dir, **options_of_ours(sources.load, options, section, name, origin))
+        given = options_of_ours(sources.load, options, section, name, origin)
+        try:
+            return sources.load(name, data_dir, **given)
+        except DataError as error:
+            raise DataError(f"{origin.about('data')}{setting}: {error}{origin.place('data', setting)}") from error
     function = imported(name, "data", setting, Dataset, origin)
     given = known_options(function, options, section, name, origin)
     data = called(function, given, DataError, f"[data] {setting} '{name}'")
@@ -77,7 +81,10 @@ def factory_of(
 
 def ours(name: str, options: Table, example: Sequence[Tensor], classes: int | None, origin: Origin) -> Model:
     """A network of ours at every width."""
-    found = find_model(name)
+    try:
+        found = find_model(name)
+    except ConfigError as error:
+        raise ConfigError(f"{origin.about('task')}{error}{origin.place('task', 'model')}") from error
     given = options_of_ours(found, options, "task.model", name, origin)
     make = partial(found, **{**told_of_data(found, example, classes), **given})
     if given:
@@ -92,12 +99,14 @@ def require_room(make: Model, name: str, origin: Origin) -> None:
             net = make(1.0)
         needed = sum(tensor.numel() * tensor.element_size() for tensor in net.state_dict().values())
     except (RuntimeError, ValueError, TypeError) as error:  # sizes that overflow, or do not go together
-        raise ModelError(f"[task.model] {name} cannot be built: {error}{origin.place('task', 'model')}") from error
+        raise ModelError(
+            f"{origin.about('task.model')}{name} cannot be built: {error}{origin.place('task', 'model')}"
+        ) from error
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
         raise ModelError(
-            f"[task.model] the weights of {name} would take {needed / 2**30:,.0f} GiB, but this machine has "
-            f"{there / 2**30:,.0f}; make it smaller{origin.place('task', 'model')}"
+            f"{origin.about('task.model')}the weights of {name} would take {needed / 2**30:,.0f} GiB, but this machine "
+            f"has {there / 2**30:,.0f}; make it smaller{origin.place('task', 'model')}"
         )
 
 

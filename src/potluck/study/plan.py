@@ -20,6 +20,7 @@ from potluck.parts.trace.findings import UNSHARED
 from potluck.parts.trace.layers import KERNEL
 from potluck.parts.width.between import counts_between
 from potluck.study.levels import build
+from potluck.study.schema import shown
 
 ALONE = ("", UNSHARED, KERNEL)  # nobody asks why these stay
 
@@ -100,9 +101,13 @@ def plan(
     >>> found.parameters_full, found.parameters, found.kept_whole
     (58, 30, {'2.bias': "it is the network's output"})
     """
-    inputs = (example,) if isinstance(example, Tensor) else tuple(example)
-    if not 0 < width <= 1:
-        raise ConfigError(f"width is {width}, but it should be above 0 and at most 1, such as 0.5")
+    inputs = as_inputs(example)
+    if not isinstance(width, int | float) or not 0 < width <= 1:
+        raise ConfigError(f"width is {width!r}, but it should be above 0 and at most 1, such as 0.5")
+    if not callable(model):
+        raise ConfigError(
+            f"model is {shown(model)}, but it should be a network, or a function of the width that makes one"
+        )
     source = Shrinkable(model, inputs, tuple(keep), rounding) if isinstance(model, nn.Module) else model
     wide, narrow = (build(ByWidth(source), Level(f"{ratio:g}", ratio)) for ratio in (1.0, width))
     if isinstance(source, Shrinkable):
@@ -119,6 +124,17 @@ def plan(
         sum(math.prod(found.shapes[name]) for name in parameters),
         {name: tuple(dimensions(name, channels, found)) for name in parameters},
     )
+
+
+def as_inputs(example: Any) -> tuple[Tensor, ...]:
+    """The user's made-up inputs, if they are tensors."""
+    inputs = tuple(example) if isinstance(example, list | tuple) else (example,)
+    if not inputs or not all(isinstance(each, Tensor) for each in inputs):
+        raise ConfigError(
+            f"example is {shown(example)}, but it should be a tensor with a batch of one input, such as "
+            "torch.zeros(1, 3, 32, 32), or a list of such tensors"
+        )
+    return inputs
 
 
 def dimensions(name: str, channels: Channels, found: Plan) -> Iterator[Dimension]:

@@ -125,9 +125,11 @@ class RunDirectory:
         found = read_json(self.counted)
         rows = found.get("levels") if isinstance(found, dict) else None
         if not isinstance(rows, list) or found.get("sha256") != table_digest({"levels": rows}):
-            raise RunError(f"{self.counted} is damaged: its figures do not match their digest; --resume counts again")
+            raise RunError(
+                f"{self.counted} is damaged: its figures do not match their digest; resuming the run counts them again"
+            )
         if not all(map(is_cost, rows)):
-            raise RunError(f"{self.counted} is of another version of Potluck; --resume counts again")
+            raise RunError(f"{self.counted} is of another version of Potluck; resuming the run counts them again")
         return [LevelCost(**row) for row in rows]
 
     def final_state(self, form: Form | None = None) -> tuple[Tensors, int]:

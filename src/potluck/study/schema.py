@@ -21,6 +21,14 @@ Table = dict[str, Any]
 WHOLE = 2**63  # whole numbers in TOML have 64 bits
 DEEPEST = 16  # tables and arrays in each other
 SHOWN = 200  # characters of a value in an error
+PLAIN_WORDS = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "text",
+    "a valid boolean": "true or false",
+    "a valid array": "a list",
+    "an object": "a table",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +39,19 @@ class Origin:
     text: str = ""
     overrides: Mapping[str, str] = dataclasses.field(default_factory=dict)  # key to text, from the command line
     trusted: bool = False  # whether the user vouches for all of it
+    arguments: bool = False  # of a function in Python, where there are no sections
 
     def trusts(self, section: str, key: str) -> bool:
         """Whether code that a key names may run: the user vouches for the whole config, or typed this name."""
         typed = {section, f"{section}.{key}", f"{section}.{key}.name"}
         return self.trusted or not typed.isdisjoint(self.overrides)
+
+    def about(self, section: str) -> str:
+        """How an error about a section begins: with its name, in Python with that of the argument."""
+        if not self.arguments:
+            return f"[{section}] " if section else ""
+        last = section.rpartition(".")[2]
+        return "" if last in SPREAD else f"{last}: "
 
     def place(self, section: str, key: str) -> str:
         """` (file:line)` of a key, or what else is known of its origin."""
@@ -49,8 +65,10 @@ class Origin:
         return f" ({self.file}:{line})" if line else f" ({self.file})"
 
 
+SPREAD = ("", "task", "fleet", "engine")  # sections whose settings are arguments of their own in Python
 NOWHERE = Origin()
-TYPED = Origin(trusted=True)  # by the user, on the command line or in their own program
+TYPED = Origin(trusted=True)  # by the user, on the command line
+PYTHON = Origin(trusted=True, arguments=True)  # by the user, in a program of their own
 
 
 def find_line(text: str, section: str, key: str) -> int | None:
@@ -73,16 +91,16 @@ def fields_of(schema: type[Any]) -> list[str]:
 
 def unknown_key(section: str, owner: str, key: str, known: list[str], origin: Origin) -> ConfigError:
     """The error for a key that nothing reads."""
-    whose, place = subject(section, owner), origin.place(section, key)
+    whose, place = subject(section, owner, origin), origin.place(section, key)
     if known:
         return ConfigError(f"{whose} has no {key!r}; {hint(key, known)}{place}")
     instead = f", or use --set {section}={owner}" if origin.file and "." in section else ""
     return ConfigError(f"{whose} takes no options; remove {key!r}{instead}{place}")
 
 
-def subject(section: str, owner: str) -> str:
+def subject(section: str, owner: str, origin: Origin) -> str:
     """Whose settings are spoken of: a section's, or those of what it names."""
-    return f"[{section}] {owner}".strip() if section else owner
+    return f"{origin.about(section)}{owner}" if owner else origin.about(section).rstrip(": ")
 
 
 def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, owner: str, origin: Origin) -> Schema:
@@ -95,8 +113,9 @@ def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, own
         return validated(schema, table)
     except ConfigError as error:  # a check of the dataclass's own, which begins with the name of a setting
         key = str(error).partition(" ")[0]
-        where = f"[{section}] " if section else ""
-        raise ConfigError(f"{where}{error}{origin.place(section, key if key in known else '')}") from error
+        raise ConfigError(
+            f"{origin.about(section)}{error}{origin.place(section, key if key in known else '')}"
+        ) from error
     except ValidationError as error:
         wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
         texts = {key: origin.overrides.get(f"{section}.{key}") for key in wrong}
@@ -108,7 +127,12 @@ def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, own
 
 def validated(schema: type[Schema], table: Mapping[str, Any]) -> Schema:
     """Strict validation; as JSON, because an array is then taken for a tuple, and TOML has no tuples."""
-    return TypeAdapter(schema).validate_json(json.dumps(table, default=str), strict=True)
+    return TypeAdapter(schema).validate_json(json.dumps(table, default=as_plain), strict=True)
+
+
+def as_plain(value: Any) -> Any:
+    """What JSON takes, of a value that it does not: a number, of a scalar of NumPy's or PyTorch's."""
+    return value.item() if getattr(value, "ndim", None) == 0 else str(value)
 
 
 def explain(
@@ -118,15 +142,26 @@ def explain(
     first = error.errors()[0]
     path = real_path(first["loc"], table)
     key = path[0] if path else str(first["loc"][0]) if first["loc"] else ""
-    where = f"[{section}] " if section else ""
     if first["type"] == "missing":
-        return ConfigError(f"{subject(section, owner)} needs '{key}'{origin.place(section, '')}")
+        return ConfigError(f"{subject(section, owner, origin)} needs '{key}'{origin.place(section, '')}")
     alike = [other["msg"] for other in error.errors() if real_path(other["loc"], table) == path]
-    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in alike))
+    wanted = " or ".join(dict.fromkeys(in_plain_words(message) for message in alike))
     if path == [key]:
         wanted = in_words(schema, key) or wanted
     name, value = ".".join(path) or owner, shown(value_at(path, table))
-    return ConfigError(f"{where}{name} is {value}, but it should be {wanted}{origin.place(section, key)}")
+    return ConfigError(
+        f"{origin.about(section)}{name} is {value}, but it should be {wanted}{origin.place(section, key)}"
+    )
+
+
+def in_plain_words(message: str) -> str:
+    """What pydantic expects, in the words of the docs.
+
+    >>> in_plain_words("Input should be a valid integer")
+    'a whole number'
+    """
+    wanted = message.removeprefix("Input should be ")
+    return PLAIN_WORDS.get(wanted, wanted)
 
 
 def in_words(schema: type[Any], key: str) -> str:
@@ -142,7 +177,7 @@ def shown(value: object) -> str:
     ("'lr'", 201)
     """
     try:
-        text = repr(value)
+        text = re.sub(r"\s*\n\s*", " ", repr(value))  # a network's has many lines
     except ValueError:  # Python does not write whole numbers of thousands of digits
         return "too long a number"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -30,6 +30,13 @@ Cohort = Annotated[
 
 
 @dataclass(frozen=True)
+class Seeded:
+    """What all random numbers come from."""
+
+    seed: Annotated[int, Interval(ge=0, lt=2**63)] = 0  # whole numbers in TOML have 64 bits
+
+
+@dataclass(frozen=True)
 class TaskSection:
     """What is learned and for how long."""
 

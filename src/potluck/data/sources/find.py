@@ -16,7 +16,7 @@ def data_folder(root: Path | str | None) -> Path:
     """The folder to look in: the one given, else the one the environment names."""
     chosen = root if root is not None else os.environ.get(VARIABLE)
     if not chosen:
-        raise DataError(f"no data folder is given: pass one, or set {VARIABLE} to the folder that holds your data sets")
+        raise DataError(f"no data folder is given: set {VARIABLE} to the folder that holds your data sets")
     folder = Path(chosen).expanduser()
     if not folder.is_dir():
         raise DataError(f"the data folder {folder} does not exist")
