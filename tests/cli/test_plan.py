@@ -193,3 +193,15 @@ def test_mistakes_in_a_plan_of_a_method(potluck, options, words):
     told = potluck("plan", "flanc-cnn", *options)
     assert told.code == 2
     assert words in told.words
+
+
+def test_a_network_of_ours_is_told_of_the_option_that_was_typed(potluck):
+    told = potluck("plan", "lg-mlp", "--rounding", "up")
+    assert told.code == 2
+    assert "rounding is 'up', but it should be 'ceil' or 'round'" in told.words
+
+
+def test_settings_of_no_method_are_refused(potluck):
+    told = potluck("plan", "lg-mlp", "--set", "train.lr=1")
+    assert told.code == 2
+    assert "say which with --method" in told.words

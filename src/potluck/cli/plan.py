@@ -44,7 +44,9 @@ def plan(
     from potluck.study.schema import TYPED
 
     example = named_inputs(model, input or [])
-    options = {"keep": keep or [], "rounding": rounding} if keep or rounding != "ceil" else {}
+    options = {**({"keep": keep} if keep else {}), **({"rounding": rounding} if rounding != "ceil" else {})}
+    if overrides and method is None:
+        raise ConfigError(f"--set {overrides[0]}: a plan takes settings of a method; say which with --method")
     source = model_factory(model, options, example, None, TYPED)
     if method is not None:
         show_treatment(model, explained(source, example[0], width, method, overrides or []), width, method, as_json)
