@@ -95,6 +95,7 @@ def test_costs_tell_what_is_trained_where_weights_are_frozen(potluck, tmp_path, 
         ("costs --model resnet18 --set model.bloks=1", "resnet18 has no 'bloks'"),
         ("costs --model nowhere.to.be.found --input 3x2x2", "cannot load model"),
         ("data fetch cifar11 --data-dir .", "did you mean 'cifar10'?"),
+        ("data fetch cifar11", "did you mean 'cifar10'?"),
         ("data fetch digits --data-dir .", "digits is not downloaded"),
     ],
 )

@@ -47,6 +47,9 @@ def survey(context: typer.Context, data_dir: DataDir = None) -> None:
 @data_app.command()
 def fetch(name: Annotated[str, typer.Argument(help="the data set's name")], data_dir: DataDir = None) -> None:
     """Download a data set from its official place, verify it and unpack it; a broken download is resumed."""
+    from potluck.data import sources
+
+    sources.about(name)  # a wrong name is told first
     if data_dir is None:
         raise DataError("where should it go? Give --data-dir, or set POTLUCK_DATA")
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
