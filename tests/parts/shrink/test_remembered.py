@@ -283,3 +283,24 @@ def test_a_parameter_that_nothing_reads_in_either_mode_stays() -> None:
     assert shrunk(Net(lambda m, x: m.out(m.a(x)), a=Linear(3, 8), out=Linear(8, 2), spare=raw(8)), floats(1, 3)).why(
         "spare"
     )
+
+
+class Stage(nn.Module):
+    """Takes another way where it has as many outputs as inputs, which it tells by what it remembers."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.inputs, self.outputs = inputs, outputs
+        if inputs != outputs:
+            self.shortcut = Linear(inputs, outputs)
+        self.layer = Linear(inputs, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        past = self.shortcut(x).view(-1, self.outputs) if self.inputs != self.outputs else x
+        return past + self.layer(x).relu()
+
+
+def test_sizes_that_modules_of_a_class_compare_change_at_once() -> None:
+    net = nn.Sequential(Linear(3, 8), Stage(8, 8), Stage(8, 16), Stage(16, 16), Stage(16, 32), Linear(32, 2))
+    seen = shrunk(net, floats(5, 3))
+    assert [(stage.inputs, stage.outputs) for stage in list(seen.narrow)[1:-1]] == [(4, 4), (4, 8), (8, 8), (8, 16)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hand_made import Net, floats, raw, see, shrunk, tokens
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Conv2d, Linear
 
 EDGES = torch.tensor([0, 1, 1, 2, 3, 3]), torch.tensor([1, 0, 2, 1, 0, 2])
@@ -180,3 +180,18 @@ def test_tokens_picked_by_their_score() -> None:
 def test_a_table_read_by_token_keeps_its_rows() -> None:
     net = Net(lambda m, x: m.out(m.table[x]), table=raw(10, 8), out=Linear(8, 2))
     assert shrunk(net, tokens(1, 5)).cut == {"table": (10, 4), "out.weight": (2, 4)}
+
+
+def test_an_expert_that_gets_no_tokens_is_cut_like_the_others() -> None:
+    """Rows of (batch, tokens) that a mask picks, seen as (batch · tokens)."""
+
+    def run(m: Net, x: Tensor) -> Tensor:
+        x = m.stem(x)
+        for number, expert in enumerate(m.experts):
+            mine = torch.tensor([0, 0]) == number
+            x = x.index_put((mine,), expert(x[mine]))
+        return m.head(x)
+
+    net = Net(run, stem=Linear(3, 8), experts=nn.ModuleList([Linear(8, 8), Linear(8, 8)]), head=Linear(8, 2))
+    seen = shrunk(net, floats(2, 5, 3))
+    assert seen.cut["experts.1.weight"] == seen.cut["experts.0.weight"] == (4, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 STEPS = 1000  # of improvement; blocks in rows that are still uneven stay whole
 
@@ -67,9 +68,29 @@ class Balance:
             short, long = (dict(each[lengths.index(extreme)].places) for extreme in (min(lengths), max(lengths)))
             more = [block for block in short if block not in long and counts[block] < self.sizes[block]]
             fewer = [block for block in long if block not in short and counts[block] > 1]
-            yield from ({block: counts[block] + 1} for block in more)
-            yield from ({block: counts[block] - 1} for block in fewer)
-            yield from ({one: counts[one] + 1, other: counts[other] - 1} for one in more for other in fewer)
+            yield from (self.moved(counts, {block: 1}) for block in more)
+            yield from (self.moved(counts, {block: -1}) for block in fewer)
+            yield from (self.moved(counts, {one: 1, other: -1}) for one in more for other in fewer)
+
+    def moved(self, counts: Sequence[int], steps: Mapping[int, int]) -> dict[int, int]:
+        """What blocks change to by these steps, each with those that must be as long as it is and are."""
+        return {
+            each: counts[each] + step
+            for block, step in steps.items()
+            for each in self.alike.get(block, {block})
+            if counts[each] == counts[block]
+        }
+
+    @cached_property
+    def alike(self) -> dict[int, set[int]]:
+        """Blocks that are rows by themselves, such as heads, with all that must be as long."""
+        found: dict[int, set[int]] = {}
+        for each in self.rows:
+            alone = [row.places[0] for row in each if len(row.places) == 1 and not row.staying]
+            if len(alone) == len(each) and len({(places, self.sizes[block]) for block, places in alone}) == 1:
+                joined = {one for block, _ in alone for one in found.get(block, {block})}
+                found.update(dict.fromkeys(joined, joined))
+        return found
 
     def cost(self, counts: Sequence[int], move: Mapping[int, int]) -> tuple[float, float]:
         """How uneven the rows would be, and Σ (k - w n)², how far the counts from what they should be."""

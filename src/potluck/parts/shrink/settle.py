@@ -127,9 +127,11 @@ def readings(found: Found, choices: Choices, problem: Divergence) -> Iterator[Ch
         for changed in islice(combinations(unsure, number), TRIES if number > 1 else None):
             for values in product(*([o for o in each.options if o != choices[each]] for each in changed)):
                 yield {**choices, **dict(zip(changed, values, strict=True))}
-        if number == 1:  # a module may need all that it remembers at once
+        if number == 1:  # a module may need all that it remembers at once, and others of its class with it
             for listed in near:
-                yield {**choices, **{each: each.options[1] for each in listed}}
+                attempt = {**choices, **{each: each.options[1] for each in listed}}
+                yield attempt
+                yield likewise(attempt, choices)
 
 
 def change_remembered(trials: Trials, choices: Choices) -> Choices:

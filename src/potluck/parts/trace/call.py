@@ -27,6 +27,9 @@ class Memory(Protocol):
     def note_merged(self, atoms: Tensor) -> None:
         """Atoms along a dimension that was laid into one with another: heads and their size."""
 
+    def note_heads(self, atoms: Tensor) -> None:
+        """Atoms that were laid into heads."""
+
 
 class UnforeseenCallError(Exception):
     """An operation is called in a way that its rule does not know."""

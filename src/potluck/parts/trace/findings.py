@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from potluck.core.names import own_name
 from potluck.parts.cut.channels import STAYS, Channels
 from potluck.parts.trace.layers import KERNEL
-from potluck.parts.trace.lines import equal_lines, group_into_blocks, parts_of, rows_of, tied_to_fixed
+from potluck.parts.trace.lines import equal_lines, group_into_blocks, parts_of, rows_of, square_lines, tied_to_fixed
 from potluck.parts.trace.marks import FIXED
 from potluck.parts.trace.tracer import Trace, trace
 
@@ -53,7 +53,8 @@ def findings(seen: Trace, keep: Iterable[str] = ()) -> Findings:
     lines = equal_lines(channel_of, seen)
     blocks = group_into_blocks(lines, ids)
     whole = {name: tuple(reason_of(group[own], why) for own in dims) for name, dims in seen.atoms.items()}
-    return Findings(Channels(ids, blocks, rows_of(lines, blocks), parts_of(lines, blocks), whole), channel_of, seen)
+    rows = rows_of([*lines, *square_lines(channel_of, seen)], blocks)
+    return Findings(Channels(ids, blocks, rows, parts_of(lines, blocks), whole), channel_of, seen)
 
 
 def components(total: int, pairs: Tensor) -> Tensor:

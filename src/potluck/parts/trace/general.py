@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -82,19 +85,43 @@ def write_through(call: Call, target: Tensor, marks: Marks) -> None:
 
 def reshaping(call: Call) -> list[Marks]:
     """A view with other sizes."""
-    target = lively(call.outputs[0].shape)
-    if call.outputs[0].numel() != call.given["self"].numel():  # another type, with more or fewer bytes per number
+    output = call.outputs[0]
+    if output.numel() != call.given["self"].numel():  # another type, with more or fewer bytes per number
         return unknown(call)
     marked = call.marked(call.given["self"])
     if marked.marks is None:
         return [None]
-    after = {one: strip(one.atoms.expand(lively(marked.shape)).reshape(target), one.pending) for one in marked.strips}
+    after = {one: viewed(one, marked.shape, tuple(output.shape)) for one in marked.strips}
     found = {one: moved for one, moved in after.items() if moved is not None}
     for one, moved in found.items():
+        if output.dim() > len(marked.shape) and one_head(moved, output.shape):
+            call.memory.note_heads(moved.atoms)
         beside = [each for each in found if found[each].inner == moved.inner and one.inner != each.inner]
         if any(not each.free for each in beside):
             call.memory.note_merged(one.atoms)
     return [tuple(found.values())]
+
+
+def viewed(one: Strip, before: tuple[int, ...], after: tuple[int, ...]) -> Strip | None:
+    """A strip in a view; what is empty has elements meanwhile, so that channels can be followed through it."""
+    whole = math.lcm(math.prod(lively(before)), math.prod(lively(after)))
+    atoms = one.atoms.expand(filled(before, whole)).reshape(filled(after, whole))
+    for dim, size in enumerate(after):
+        atoms = atoms if size else atoms.narrow(dim, 0, 1)
+    return strip(atoms, one.pending)
+
+
+def filled(shape: tuple[int, ...], whole: int) -> list[int]:
+    """A shape with so many elements, as far as its first empty dimension can hold them."""
+    sizes = list(lively(shape))
+    if 0 in shape:
+        sizes[shape.index(0)] = whole // math.prod(sizes)
+    return sizes
+
+
+def one_head(one: Strip, shape: Sequence[int]) -> bool:
+    """Whether channels lie behind a dimension of size 1, as those of a single head do."""
+    return one.span == (one.inner,) and one.inner > 0 and shape[one.inner - 1] == 1 and one.pending is None
 
 
 def moving(call: Call) -> list[Marks]:

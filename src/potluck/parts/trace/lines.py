@@ -28,13 +28,31 @@ def equal_lines(channel_of: Tensor, seen: Trace) -> list[Tensor]:
 def all_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
     """The same as rows of atoms, including atoms that stay."""
     yield from seen.lines
-    yield from head_lines(channel_of, seen)
+    yield from (lines for _, lines in head_lines(channel_of, seen))
 
 
-def head_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
-    """Rows of atoms that lie over several dimensions, each along the one that can be cut."""
+def square_lines(channel_of: Tensor, seen: Trace) -> list[Tensor]:
+    """The channels of heads and of the layer that they make or read, by a square weight: they stay equally many."""
+    headed = torch.zeros(int(channel_of.max()) + 2, dtype=torch.bool)  # the last is for what stays
+    for _, lines in head_lines(channel_of, seen):
+        if len(lines) > 1:
+            headed[channel_of[lines[lines > 0]]] = True
+    headed[STAYS] = False
+    found = []
+    for dims in seen.atoms.values():
+        if len(dims) == 2 and len(dims[0]) == len(dims[1]):
+            sides = channel_of[torch.stack(dims)]
+            heads = headed[sides].all(1)
+            if bool((sides != STAYS).all()) and bool(heads.any()):
+                found.append(sides if bool(heads[0]) else sides.flip(0))
+    return found
+
+
+def head_lines(channel_of: Tensor, seen: Trace) -> Iterator[tuple[str, Tensor]]:
+    """Rows of atoms along the dimension of heads that can be cut, and the module that made them."""
     shifted = torch.cat([channel_of.new_zeros(1), channel_of[1:] + 1])
-    for atoms in seen.strips:
+    for heads in seen.heads:
+        atoms = heads.atoms
         channels = strip(torch.where(atoms > 0, shifted[atoms.clamp_min(0)], atoms))
         if channels is None:
             inner = atoms.dim() - 1
@@ -42,17 +60,21 @@ def head_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
             inner = channels.inner
             for dim, size in enumerate(channels.atoms.shape):
                 atoms = atoms.narrow(dim, 0, 1) if size == 1 else atoms
-        yield atoms.movedim(inner, -1).reshape(-1, atoms.shape[inner])
+        yield heads.where, atoms.movedim(inner, -1).reshape(-1, atoms.shape[inner])
 
 
 def tied_to_fixed(channel_of: Tensor, seen: Trace) -> set[int]:
-    """Atoms in rows as long as rows that stay: one attribute may hold the length of both."""
-    rows = [lines for lines in head_lines(channel_of, seen) if len(lines) > 1]
-    stays = [bool((channel_of[lines.clamp_min(0)] == STAYS).all()) for lines in rows]
-    fixed = {lines.shape for lines, whole in zip(rows, stays, strict=True) if whole and bool((lines > 0).all())}
+    """Atoms in rows as long as rows of the same module that stay: one of its attributes may hold the length of both."""
+    rows = list(head_lines(channel_of, seen))
+    stays = [bool((channel_of[lines.clamp_min(0)] == STAYS).all()) for _, lines in rows]
+    fixed = {
+        (where, lines.shape)
+        for (where, lines), whole in zip(rows, stays, strict=True)
+        if whole and bool((lines > 0).all())
+    }
     found: set[int] = set()
-    for lines, whole in zip(rows, stays, strict=True):
-        if not whole and lines.shape in fixed:
+    for (where, lines), whole in zip(rows, stays, strict=True):
+        if not whole and (where, lines.shape) in fixed:
             free = lines[(lines > 0) & (channel_of[lines.clamp_min(0)] != STAYS)]
             found |= set(free.tolist())
     return found

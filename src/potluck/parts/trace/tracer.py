@@ -39,6 +39,14 @@ class Step:
     marked: tuple[Marked, ...]
 
 
+@dataclass(frozen=True)
+class Heads:
+    """Rows of atoms that a module laid a layer's channels into; it may remember how long they are."""
+
+    where: str
+    atoms: Tensor  # over several dimensions, or along one if there is one head
+
+
 @dataclass
 class Trace:
     """What was seen: the atoms of every tensor, what joined them, and every step of the run."""
@@ -47,7 +55,7 @@ class Trace:
     total: int  # how many atoms there are, FIXED among them
     joins: Joins = field(default_factory=Joins)
     lines: list[Tensor] = field(default_factory=list)  # rows of atoms that must stay equally long: pieces of a split
-    strips: list[Tensor] = field(default_factory=list)  # atoms over several dimensions, such as heads
+    heads: list[Heads] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of modules, in running order
     square: list[str] = field(default_factory=list)  # weights that PyTorch's own layers ask to be square
@@ -90,6 +98,9 @@ class Watch(TorchDispatchMode):
     def note_merged(self, atoms: Tensor) -> None:
         self.trace.merged.append(atoms)
 
+    def note_heads(self, atoms: Tensor) -> None:
+        self.trace.heads.append(Heads(self.place[-1], atoms))
+
     def fix_if_used(self, tensor: Tensor, strips: tuple[Strip, ...], reason: str) -> None:
         self.pending[id(tensor)] = (strips, reason)
 
@@ -107,7 +118,7 @@ class Watch(TorchDispatchMode):
             self.mark(output, marks)
             for one in marks or ():
                 if len(one.span) > 1 and one.pending is None and not one.free:
-                    self.trace.strips.append(one.atoms)
+                    self.note_heads(one.atoms)
         alias = func._schema.arguments[0].alias_info if names else None
         target = given.get(names[0]) if alias is not None and alias.is_write else None
         if isinstance(target, Tensor) and found:
