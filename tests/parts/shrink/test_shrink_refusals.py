@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from hand_made import Net, floats, see, told_apart
 from torch import Tensor, nn
 from torch.nn import Conv2d, Linear
+from torch.nn.attention.flex_attention import flex_attention
 
 from potluck.core.errors import ModelError
 from potluck.parts.shrink.shrinkable import Shrinkable
@@ -167,3 +168,14 @@ def test_a_view_that_would_silently_take_two_examples_for_one_is_refused() -> No
     seen = see(net, floats(2, 3))
     with pytest.raises(ModelError, match="instead of"):
         seen.shrink(0.5)
+
+
+def test_an_operation_that_is_given_code_is_refused_by_its_name_and_place() -> None:
+    class Hidden(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x[None, None]
+            return flex_attention(x, x, x)[0, 0]
+
+    net = nn.Sequential(nn.Linear(3, 16), Hidden(), nn.Linear(16, 2))
+    with pytest.raises(ModelError, match=r"flex_attention in '1', which is given code .* function of the width"):
+        _ = Shrinkable(net, (floats(5, 3),)).findings

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from potluck.core.copying import copied
 from potluck.core.observe import undisturbed
 from potluck.parts.trace.marks import Marked, strip
-from potluck.parts.trace.tracer import Step, Trace, batches_to_train_on, placed, plain_operations, tensors_in
+from potluck.parts.trace.seen import Step, Trace
+from potluck.parts.trace.tracer import batches_to_train_on, placed, plain_operations, tensors_in
 
 VIEWS = ("view", "_unsafe_view", "_reshape_alias", "reshape")
 COPIES = ("clone", "_to_copy", "contiguous", "alias", "detach")

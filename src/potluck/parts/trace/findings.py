@@ -13,7 +13,8 @@ from potluck.parts.cut.channels import STAYS, Channels
 from potluck.parts.trace.layers import KERNEL
 from potluck.parts.trace.lines import equal_lines, group_into_blocks, parts_of, rows_of, square_lines, tied_to_fixed
 from potluck.parts.trace.marks import FIXED
-from potluck.parts.trace.tracer import Trace, trace
+from potluck.parts.trace.seen import Trace
+from potluck.parts.trace.tracer import trace
 
 KEPT = "it is named in keep"
 UNSHARED = "nothing else in the network has these channels"

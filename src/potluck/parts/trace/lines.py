@@ -12,7 +12,7 @@ from potluck.parts.cut.balance import Row, Rows
 from potluck.parts.cut.channels import STAYS, Parts
 from potluck.parts.cut.choice import Block
 from potluck.parts.trace.marks import strip
-from potluck.parts.trace.tracer import Trace
+from potluck.parts.trace.seen import Trace
 
 
 def equal_lines(channel_of: Tensor, seen: Trace) -> list[Tensor]:

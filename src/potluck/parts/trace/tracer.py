@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import HigherOrderOperator
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -20,8 +20,9 @@ from potluck.core.logits import LOGITS, entries_of
 from potluck.core.observe import Given, listening, undisturbed
 from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
 from potluck.parts.trace.general import expanding, fresh, unknown, write_through
-from potluck.parts.trace.marks import FIXED, Joins, Marked, Marks, Strip
+from potluck.parts.trace.marks import FIXED, Marked, Marks, Strip
 from potluck.parts.trace.rules import rule_for
+from potluck.parts.trace.seen import Heads, Step, Trace
 from potluck.parts.trace.slices import Slices
 
 
@@ -29,41 +30,14 @@ class RuleError(Exception):
     """A rule failed: a fault of ours, not of the network's."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One operation as it ran: which, in which module, and what came out."""
-
-    operation: str
-    where: str
-    shapes: tuple[tuple[int, ...], ...]
-    marked: tuple[Marked, ...]
-
-
-@dataclass(frozen=True)
-class Heads:
-    """Rows of atoms that a module laid a layer's channels into; it may remember how long they are."""
-
-    where: str
-    atoms: Tensor  # over several dimensions, or along one if there is one head
-
-
-@dataclass
-class Trace:
-    """What was seen: the atoms of every tensor, what joined them, and every step of the run."""
-
-    atoms: dict[str, tuple[Tensor, ...]]  # per tensor and per dimension
-    total: int  # how many atoms there are, FIXED among them
-    joins: Joins = field(default_factory=Joins)
-    lines: list[Tensor] = field(default_factory=list)  # rows of atoms that must stay equally long: pieces of a split
-    heads: list[Heads] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of modules, in running order
-    square: list[str] = field(default_factory=list)  # weights that PyTorch's own layers ask to be square
-    merged: list[Tensor] = field(default_factory=list)  # atoms of dimensions that were laid into one: heads, their size
+class HiddenError(ModelError):
+    """An operation runs code that cannot be watched."""
 
 
 class Watch(TorchDispatchMode):
     """Follows every operation of a run."""
+
+    supports_higher_order_operators = True  # to refuse them in words of ours
 
     def __init__(self, trace: Trace, place: list[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -105,6 +79,11 @@ class Watch(TorchDispatchMode):
         self.pending[id(tensor)] = (strips, reason)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, HigherOrderOperator):
+            raise HiddenError(
+                f"channels cannot be followed through {func.name()} in {self.place[-1]}, which is given code to run; "
+                "use plain operations there, or give a function of the width instead of a network"
+            )
         result = func(*args, **(kwargs or {}))
         outputs = tensors_in(result)
         names = [argument.name for argument in func._schema.arguments]
@@ -177,7 +156,7 @@ def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
     evaluation = watch()
     try:
         follow(net, example, evaluation, training=False, plain=plain)
-    except RuleError:
+    except (RuleError, HiddenError):
         raise
     except Exception as error:  # whatever the user's own code raises
         shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in example)
