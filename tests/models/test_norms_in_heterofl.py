@@ -66,11 +66,11 @@ def test_a_round_stays_finite(tmp_path: Path, norm: str, scaler: str, masking: s
 @pytest.mark.parametrize("norm", ["in", "gn", "ln", "none"])
 def test_without_batch_norm_there_is_nothing_to_measure(tmp_path: Path, norm: str) -> None:
     (record,) = played(tmp_path, f"task.model.norm={norm}").metrics
-    assert record["calibration_bytes_down"] == record["calibration_bytes_up"] == 0
+    assert record["evaluation_bytes_down"] == record["evaluation_bytes_up"] == 0
 
 
 def test_batch_norm_is_measured_or_averaged(tmp_path: Path) -> None:
     static, running = (played(tmp_path, f"method.static_norm={static}") for static in ("true", "false"))
-    assert static.metrics[0]["calibration_bytes_up"] > 0
-    assert running.metrics[0]["calibration_bytes_up"] == 0
+    assert static.metrics[0]["evaluation_bytes_up"] > 0
+    assert running.metrics[0]["evaluation_bytes_up"] == 0
     assert ("body.1.running_mean" in static.state, "body.1.running_mean" in running.state) == (False, True)

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from potluck.core.errors import RunError
+from potluck.study.config import LARGEST_FILE, write_toml
 from potluck.study.files import LARGEST, read_json, read_toml
 from potluck.study.journal import LONGEST_LINE, read_records
 
@@ -37,6 +38,7 @@ def refused(read, path):
         b'{"a":' * 3000,
         b"a" + b".a" * 60_000 + b" = 1",
         b"[a" + b".a" * 60_000 + b"]",
+        b'a."\xe2\x80\xa8"' * 20_000 + b" = 1",  # no end of a line to TOML
         b"a = " + b"9" * 5001,
         b"9" * 5001,
         b"[task",
@@ -95,3 +97,13 @@ def test_a_line_that_never_ends_is_refused_before_it_is_read_whole(tmp_path):
 def test_dates_are_text(tmp_path):
     (tmp_path / "a.toml").write_text("day = 1979-05-27\nrate = 0.5\nnumbers = [1, 2]")
     assert read_toml(tmp_path / "a.toml") == {"day": "1979-05-27", "rate": 0.5, "numbers": [1, 2]}
+
+
+def test_a_long_list_on_one_line_is_no_damage(tmp_path):
+    path = tmp_path / "file"
+    path.write_text(f"a = {[0.5] * 1500}")
+    assert read_toml(path) == {"a": [0.5] * 1500}
+
+
+def test_what_a_run_makes_of_the_largest_config_can_be_read():
+    assert len(write_toml({"a": [1] * (LARGEST_FILE // 2)})) < LARGEST

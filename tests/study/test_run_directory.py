@@ -79,7 +79,7 @@ def test_metrics_are_one_line_per_round_with_every_field(finished):
     for record in records:
         assert set(record["levels"]) == {"big", "small"}
         assert record["clients"] == 3 == sum(found["clients"] for found in record["levels"].values())
-        assert (record["failures"], record["failed"], record["calibration_failures"]) == (0, [], 0)
+        assert (record["failures"], record["failed"], record["evaluation_failures"]) == (0, [], 0)
         assert record["seconds"] > 0
     for record in records[1:]:  # evaluated every second round, and after the last
         for found in record["levels"].values():

@@ -38,9 +38,7 @@ def export(
         raise RunError(f"export needs a --level ({levels}), a --ratio, such as 0.4, or a --client")
     of = recorded.level(asked[0]) if client is None else client
     if level is not None and out.suffix == WEIGHTS and recorded.run.model(level).exists():
-        weights, rounds = recorded.run.finished_model(
-            level
-        )  # no network is needed, which only Python may be able to build
+        weights, rounds = recorded.run.finished_model(level)  # without its network, which only Python may have
         about = {"level": level, "rounds_done": rounds}
         save(out, weights, about)
     else:

@@ -14,9 +14,10 @@ from potluck.study.comparing import unlike
 from potluck.study.files import is_number
 from potluck.study.record import RunDirectory
 from potluck.study.schema import Table as Settings
+from potluck.study.seal import OLD
 from potluck.study.watchers import Record
 
-SUMMED = ("macs", "bytes_down", "bytes_up", "calibration_bytes_down", "calibration_bytes_up", "failures", "seconds")
+SUMMED = ("macs", "bytes_down", "bytes_up", "evaluation_bytes_down", "evaluation_bytes_up", "failures", "seconds")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Summary:
     macs: int
     bytes_down: int
     bytes_up: int
-    calibration_bytes: int  # both ways, for the batch-norm statistics of evaluated models
+    evaluation_bytes: int  # both ways, for batch-norm statistics and for the scores of clients' own models
     failures: int
     seconds: float
     settings: Settings = field(default_factory=dict)  # its config, the rounds done, and the last one evaluated
@@ -61,7 +62,7 @@ def summarise(path: Path) -> Summary:
         macs=sum(r["macs"] for r in records),
         bytes_down=sum(r["bytes_down"] for r in records),
         bytes_up=sum(r["bytes_up"] for r in records),
-        calibration_bytes=sum(r["calibration_bytes_down"] + r["calibration_bytes_up"] for r in records),
+        evaluation_bytes=sum(r["evaluation_bytes_down"] + r["evaluation_bytes_up"] for r in records),
         failures=sum(r["failures"] for r in records),
         seconds=sum(r["seconds"] for r in records),
         settings={**config, "rounds": len(records), "evaluated": last["round"]},
@@ -73,12 +74,16 @@ def require_figures(record: Record, path: Path) -> None:
     missing = [key for key in SUMMED if not is_number(record.get(key))]
     levels = record.get("levels")
     if not isinstance(levels, dict) or not all(
-        isinstance(found, dict) and (found.get("accuracy", "") is None or is_number(found["accuracy"]))
-        for found in levels.values()
+        isinstance(found, dict) and is_score(found.get("accuracy", "")) for found in levels.values()
     ):
         missing.append("levels")
     if missing:
-        raise RunError(f"{path} is damaged: round {record['round']} has no {missing[0]!r} that makes sense; restore it")
+        raise RunError(f"{path} has no {missing[0]!r} that makes sense in round {record['round']}: {OLD}")
+
+
+def is_score(value: object) -> bool:
+    """Whether this is an accuracy, or what stands in its place in rounds that were not evaluated."""
+    return value is None or is_number(value)
 
 
 def warning(runs: dict[str, Summary]) -> list[str]:
@@ -105,7 +110,7 @@ def comparison(title: str, runs: dict[str, Summary]) -> Table:
         "MACs in all": lambda run: quantity(run.macs),
         "bytes sent": lambda run: in_bytes(run.bytes_down),
         "bytes received": lambda run: in_bytes(run.bytes_up),
-        "calibration bytes": lambda run: in_bytes(run.calibration_bytes),
+        "evaluation bytes": lambda run: in_bytes(run.evaluation_bytes),
         "rounds": lambda run: str(run.rounds),
         "failures": lambda run: str(run.failures),
         "seconds": lambda run: f"{run.seconds:.1f}",

@@ -39,8 +39,8 @@ def import_attribute(path: str, kind: str, *, trusted: bool) -> object:
     """
     if not trusted:
         raise ConfigError(
-            f"{kind} {path!r} names code, and a config runs none unasked; if you trust whoever wrote it, add --trust "
-            "(in Python: trust=True)"
+            f"{kind} {path!r} names code, which is not run just because a file says so: it may be a stranger's; if you "
+            "trust whoever wrote it, add --trust to the same command (in Python: trust=True)"
         )
     module_name, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
     here = str(Path.cwd())

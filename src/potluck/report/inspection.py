@@ -13,6 +13,7 @@ from typing import Any
 from potluck.core.errors import RunError
 from potluck.core.insight import Draws
 from potluck.core.panels import Lines, Panel
+from potluck.study.files import is_number
 from potluck.study.record import RunDirectory
 from potluck.study.recorded import latest_state, load
 
@@ -73,7 +74,7 @@ def numbers_in(value: Any, where: Where = ()) -> Iterator[tuple[Where, float]]:
     elif isinstance(value, list):
         for place, inner in enumerate(value, start=1):
             yield from numbers_in(inner, (str(place), *where))
-    elif isinstance(value, int | float):
+    elif isinstance(value, float) or is_number(value):
         yield where, value
 
 

@@ -20,6 +20,7 @@ from potluck.core.random import seeded
 from potluck.core.types import Train
 from potluck.data.assignment import assignment_named
 from potluck.data.partitions import partition_named
+from potluck.study.files import toml_table
 from potluck.study.schema import Origin, Table, as_table, read_table, require_plain, shown
 from potluck.study.settings import DataSection, EngineSection, FleetSection, Named, Settings, TaskSection
 
@@ -129,11 +130,9 @@ def read_text(path: Path) -> str:
 
 
 def parse_toml(text: str, complaint: str) -> Table:
-    """TOML as a table. Some texts that are none are found by Python's limits."""
+    """TOML as a table."""
     try:
-        return tomllib.loads(text)
-    except RecursionError as error:
-        raise ConfigError(f"{complaint}: it has too many tables or arrays in each other") from error
+        return toml_table(text)
     except ValueError as error:  # not valid, or a number of thousands of digits
         raise ConfigError(f"{complaint}: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -11,11 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from potluck.core.errors import RunError
-from potluck.study.schema import Table
+from potluck.study.schema import DEEPEST, Table
 
-LARGEST = 1 << 18  # bytes of a settings or costs file; a thousand levels take less
-DEEPEST = 16  # tables within tables
-MOST_DOTS = 100  # in a line: TOML's reader takes time that grows with the square of a dotted key's length
+LARGEST = 1 << 22  # bytes of a settings or costs file: the largest config, with every default and a line per value
+MOST_DOTS = 2000  # of a line: TOML's reader takes time and memory that grow with the square of a dotted key's length
 HUGE = 1e30  # beyond any figure of a run
 
 
@@ -34,9 +34,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 def read_text(path: Path) -> str:
     """The text of a file that is not larger than it should be."""
     with opened(path) as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise RunError(f"{path} is damaged: it has more than {LARGEST} bytes; restore it")
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            raise RunError(f"{path} is damaged: it has more than {LARGEST} bytes; restore it")
+        content = file.read()
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -46,14 +46,22 @@ def read_text(path: Path) -> str:
 def read_toml(path: Path) -> Table:
     """A TOML file of ours, or an error that names it."""
     text = read_text(path)
-    if any(line.count(".") > MOST_DOTS for line in text.splitlines()):
-        raise RunError(f"{path} is damaged: it is nested deeper than {DEEPEST} tables; restore it")
     try:
-        table: Table = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates, which we never write, as text
+        table: Table = json.loads(json.dumps(toml_table(text), default=str))  # dates, which we never write, as text
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}; restore it") from error
     require_shallow(table, path)
     return table
+
+
+def toml_table(text: str) -> Table:
+    """What TOML text says, whoever wrote it; what is no TOML, or would take for ever to read, is a `ValueError`."""
+    if sum(line.count(".") ** 2 for line in text.split("\n")) > MOST_DOTS**2:
+        raise ValueError("it has lines with thousands of dots; write a long list on several lines")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("it has too many tables or arrays in each other") from error
 
 
 def read_json(path: Path) -> Any:

@@ -61,10 +61,21 @@ class Journal:
 
 def sealed(path: Path, seal: Seal) -> Journal:
     """The journal as it was when a checkpoint was written; one that was changed since is refused."""
-    found = Journal(path, max(seal.metrics_bytes, 0))
+    found = Journal(path, seal.metrics_bytes)
     if found.digest != seal.metrics_sha256:
         raise RunError(
             f"{path} is not what it was when the checkpoint was written: it is damaged, or of another run; restore it, "
+            "or start over in another directory"
+        )
+    return found
+
+
+def sealed_records(path: Path, seal: Seal) -> list[Record]:
+    """The records of the rounds that a checkpoint counts."""
+    found = read_records(path, sealed(path, seal).length)
+    if len(found) != seal.rounds_done:
+        raise RunError(
+            f"{path} has {len(found)} rounds, but the checkpoint says that {seal.rounds_done} are done; restore them, "
             "or start over in another directory"
         )
     return found

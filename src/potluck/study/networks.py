@@ -87,8 +87,7 @@ def ours(name: str, options: Table, example: Sequence[Tensor], classes: int | No
         raise ConfigError(f"{origin.about('task')}{error}{origin.place('task', 'model')}") from error
     given = options_of_ours(found, options, "task.model", name, origin)
     make = partial(found, **{**told_of_data(found, example, classes), **given})
-    if given:
-        require_room(make, name, origin)
+    require_room(make, name, origin)
     return make
 
 

@@ -197,8 +197,8 @@ def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored 
         "bytes_down": ledger.bytes_down,
         "bytes_up": ledger.bytes_up,
         "macs": ledger.macs,
-        "calibration_bytes_down": asked.bytes_down,
-        "calibration_bytes_up": asked.bytes_up,
-        "calibration_failures": len(asked.failures),
+        "evaluation_bytes_down": asked.bytes_down,
+        "evaluation_bytes_up": asked.bytes_up,
+        "evaluation_failures": len(asked.failures),
         "learning_rate": learning_rate(experiment.task.train, round, experiment.task.rounds),
     }

@@ -8,8 +8,10 @@ own, builds the same recipe. A digest says whether it did.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ from potluck.core.made_up import runnable
 from potluck.core.method import Method
 from potluck.core.networks import ByName, ByWidth, Networks
 from potluck.core.random import seeded
+from potluck.core.ranges import MOST
 from potluck.core.recipe import Recipe, run_digest, table_digest, weights_digest
 from potluck.core.tensors import raw_bytes, state_of
 from potluck.core.types import Batch, Goal, Level, Task
@@ -30,10 +33,11 @@ from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import Config, name_of, options_of
 from potluck.study.levels import build, built_by, check_model, make_levels
 from potluck.study.networks import load_source, model_factory
-from potluck.study.schema import Table
+from potluck.study.schema import Table, shown
 from potluck.study.settings import Settings
 
 SAMPLED = 256  # public examples that a digest looks at
+MOST_NUMBERS = 1 << 26  # in an example that a file describes: 4096 x 4096 pixels of three colours have fewer
 Model = Networks | Callable[[float], nn.Module] | nn.Module | Mapping[str, nn.Module | Callable[[], nn.Module]]
 """What a user calls a model: a network, a function of the width, or a network for every level."""
 
@@ -56,7 +60,10 @@ class Facts:
         """The facts that a table tells."""
         try:
             example = (made_up(table["inputs"]), made_up(table["targets"]))
-            return cls(int(table["classes"]), table["goal"], example)
+            classes, goal = table["classes"], table["goal"]
+            if type(classes) is not int or not 0 < classes <= MOST or goal not in get_args(Goal):
+                raise ValueError(f"{shown(classes)} classes and the goal {shown(goal)} make no sense")
+            return cls(classes, goal, example)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise ConfigError(f"[recipe] does not tell what the data are like: {error!r}") from error
 
@@ -77,7 +84,10 @@ def made_up(text: str) -> Tensor:
     torch.Size([1, 3, 32, 32])
     """
     kind, _, sizes = text.partition(":")
-    return torch.zeros(1, *(int(size) for size in sizes.split("x") if size), dtype=getattr(torch, kind))
+    shape = [int(size) for size in sizes.split("x") if size]
+    if math.prod(shape) > MOST_NUMBERS:
+        raise ValueError(f"an example of {sizes} has more than {MOST_NUMBERS:,} numbers")
+    return torch.zeros(1, *shape, dtype=getattr(torch, kind))
 
 
 def networks_of(model: Model, example: Tensor) -> Networks:

@@ -26,12 +26,13 @@ from potluck.core.checkpoint import read, read_words, save, write_atomically
 from potluck.core.errors import RunError
 from potluck.core.form import Form
 from potluck.core.recipe import table_digest
+from potluck.core.store import survey
 from potluck.core.tensors import state_of
 from potluck.core.types import Tensors
 from potluck.parts.cost.level import LevelCost
 from potluck.study.config import write_toml
 from potluck.study.files import is_number, read_json, read_toml
-from potluck.study.journal import read_records, sealed
+from potluck.study.journal import read_records, sealed_records
 from potluck.study.schema import Table
 from potluck.study.seal import OLD, Seal, identity, section
 from potluck.study.watchers import Record
@@ -103,6 +104,16 @@ class RunDirectory:
                 "another run; restore it, or start over in another directory"
             )
 
+    def require_clients(self, seal: Seal) -> None:
+        """Refuse clients' files that are not of those clients who had one when the checkpoint was written."""
+        roll = survey(self.personal, seal.rounds_done, seal.run).roll
+        if (roll.clients, roll.digest) != (seal.clients, seal.clients_digest):
+            raise RunError(
+                f"{self.personal} has files of {roll.clients} clients, but {seal.clients} had one when the checkpoint "
+                "was written, or they were other clients; if the run is going on, try again, else restore them, or "
+                "start over in another directory"
+            )
+
     def seal(self) -> Seal:
         """What the checkpoint says beside the state."""
         return Seal.of(read_words(self.checkpoint), self.checkpoint)
@@ -118,7 +129,7 @@ class RunDirectory:
             raise RunError(f"{self.path} holds no run: there is no {self.metrics}")
         if not self.checkpoint.exists():
             return read_records(self.metrics)
-        return read_records(self.metrics, sealed(self.metrics, self.seal()).length)
+        return sealed_records(self.metrics, self.seal())
 
     def costs(self) -> list[LevelCost]:
         """What each level costs, as counted before the first round."""
@@ -156,9 +167,11 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the directory, so that no two runs write to it; the lock ends with the process, however it ends."""
+        lock = self.path / ".lock"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR)
+            self.require_no_links(lock)
+            handle = os.open(lock, os.O_CREAT | os.O_RDWR)
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}; choose another directory") from error
         with os.fdopen(handle):
@@ -167,6 +180,16 @@ class RunDirectory:
             except OSError as error:
                 raise RunError(f"{self.path} is in use by another run; wait for it, or choose another") from error
             yield
+
+    def require_no_links(self, lock: Path) -> None:
+        """Refuse a directory of which a part is elsewhere: who made it may want something there overwritten."""
+        folders = (self.checkpoint.parent, self.model("").parent, self.personal)
+        for path in (lock, self.metrics, *folders, *self.personal.glob("*")):
+            if path.is_symlink():
+                raise RunError(
+                    f"{path} is a link to {path.readlink()}, but a run writes only below its directory; put the file "
+                    "or folder itself there, or choose another directory"
+                )
 
     def write_config(self, config: Table) -> None:
         """Write down what the run was asked."""

@@ -83,7 +83,10 @@ class Recorded:
     @property
     def accuracy(self) -> dict[str, float | None]:
         """The accuracy of every level's model after the last round; None for a level that has none."""
-        return {level: found["accuracy"] for level, found in self.metrics[-1]["levels"].items()}
+        metrics = self.metrics
+        if not metrics:
+            raise RunError(f"{self.directory} has no finished round yet; there is no accuracy")
+        return {level: found["accuracy"] for level, found in metrics[-1]["levels"].items()}
 
     @cached_property
     def recipe(self) -> Recipe:

@@ -13,14 +13,13 @@ from potluck.core.method import recipient
 from potluck.core.random import seeded
 from potluck.core.recipe import run_digest
 from potluck.core.server import first_state
-from potluck.core.store import survey
 from potluck.core.types import Job
 from potluck.core.ways.step import TO_BE_CHOSEN, same_ways, ways_of
 from potluck.parts.cost.level import LevelCost
 from potluck.study.config import differences
 from potluck.study.experiment import Experiment
 from potluck.study.files import read_toml
-from potluck.study.journal import sealed
+from potluck.study.journal import sealed, sealed_records
 from potluck.study.record import Progress, RunDirectory
 from potluck.study.schema import Table
 from potluck.study.seal import OLD, section, step_of
@@ -81,13 +80,8 @@ def require_whole(run: RunDirectory, there: Table, progress: Progress) -> None:
     run.require_one_run(there, seal)
     if isinstance(planned, int) and seal.rounds_done > planned:
         raise RunError(f"{run.checkpoint} says that {seal.rounds_done} of {planned} rounds are done: {OLD}")
-    sealed(run.metrics, seal)
-    roll = survey(run.personal, seal.rounds_done, seal.run).roll
-    if (roll.clients, roll.digest) != (seal.clients, seal.clients_digest):
-        raise RunError(
-            f"{run.personal} has files of {roll.clients} clients, but {seal.clients} had one when the checkpoint was "
-            "written, or they were other clients; restore them, or start over in another directory"
-        )
+    sealed_records(run.metrics, seal)
+    run.require_clients(seal)
 
 
 def require_same(run: RunDirectory, asked: Table) -> Table:

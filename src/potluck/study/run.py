@@ -142,4 +142,5 @@ def model_so_far(experiment: Experiment, engine: Engine, run: RunDirectory, of: 
         return level_model(experiment, server, progress.state, of, round)
     if experiment.method.shares_model:
         raise ConfigError("clients of a level share a model; say which with --level")
+    run.require_clients(progress.seal)
     return client_model(experiment, progress.state, store, of, round)

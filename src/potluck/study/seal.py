@@ -37,6 +37,8 @@ class Seal:
         found = cls(**{field.name: about[field.name] for field in fields(cls)})
         if found.rounds_done < 1:
             raise RunError(f"{path} says that {found.rounds_done} rounds are done, but it should be 1 or more: {OLD}")
+        if found.metrics_bytes < 1:
+            raise RunError(f"{path} says that the metrics have {found.metrics_bytes} bytes, but there are some: {OLD}")
         return found
 
 
