@@ -160,6 +160,17 @@ def test_export_of_a_client(potluck, finished, tmp_path):
     assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
 
 
+def test_export_of_a_client_notices_a_missing_file(potluck, finished, tmp_path):
+    """Otherwise a client would seem never to have trained."""
+    run = shutil.copytree(finished, tmp_path / "run")
+    client, path = sorted(kept_in(run).items())[0]
+    path.unlink()
+    told = potluck("export", run, "--trust", "--client", client, "--out", tmp_path / "net.safetensors")
+    assert told.code == 2, told
+    assert "had one when the checkpoint was written" in told.err
+    assert not (tmp_path / "net.safetensors").exists()
+
+
 def test_export_of_a_client_that_never_trained(potluck, finished, tmp_path):
     client = next(id for id in range(28) if id not in kept_in(finished))
     assert potluck("export", finished, "--trust", "--client", client, "--out", tmp_path / "net.safetensors").code == 0

@@ -124,7 +124,7 @@ import torch, potluck
 def data():
     x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
     return potluck.Dataset(potluck.Arrays(x, (x[:, 0] > 0).long()), potluck.Arrays(x, (x[:, 0] > 0).long()), 2)
-def net(width):
+def net(width) -> object:
     n = int(8 * width)
     return torch.nn.Sequential(torch.nn.Linear(4, n), torch.nn.ReLU(), torch.nn.Linear(n, 2))
 """
@@ -167,6 +167,7 @@ def test_what_the_user_types_needs_no_trust(potluck, own):
         ("task.model=subprocess:run", "no function or class that makes a Module"),
         ("task.model=math:pi", "no function or class that makes a Module"),
         ("task.model=builtins:print", "no function or class that makes a Module"),
+        ("task.model=os:walk", "no function or class that makes a Module"),
         ("method.name=subprocess:Popen", "not a subclass of potluck.Method"),
         ("method.name=os:system", "not a subclass of potluck.Method"),
     ],
@@ -187,6 +188,28 @@ def test_a_module_that_fails_as_it_is_imported(potluck, config, tmp_path, monkey
     assert told.code == 2, told
     assert told.err.startswith("potluck: [task] cannot load model 'failing_parts:net': ")
     assert len(told.err.strip().splitlines()) == 1
+
+
+ODD = """\
+import functools, subprocess
+hidden = functools.partial(subprocess.run, ["touch", "ran.txt"])
+class Odd:
+    __signature__ = 5
+    def __call__(self, width): pass
+odd = Odd()
+"""
+
+
+@pytest.mark.parametrize("name", ["hidden", "odd"])
+def test_what_hides_what_it_calls_or_takes_is_not_called(potluck, config, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "odd_parts.py").write_text(ODD)
+    told = potluck("run", config, "--set", f"task.model=odd_parts:{name}")
+    sys.modules.pop("odd_parts", None)
+    assert told.code == 2, told
+    assert f"'odd_parts:{name}' is no function or class that makes a Module" in told.err
+    assert not (tmp_path / MARK).exists()
 
 
 def test_a_function_that_fails_as_it_is_called(potluck, config, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from potluck.core.errors import ConfigError
-from potluck.core.plug import import_attribute, unknown
+from potluck.core.plug import import_attribute, is_path, unknown
 
 
 def test_the_likely_name_is_suggested_or_all_are_listed() -> None:
@@ -24,6 +24,13 @@ def test_the_likely_name_is_suggested_or_all_are_listed() -> None:
 def test_anything_importable_is_found() -> None:
     assert import_attribute("math:sin", "function", trusted=True) is math.sin
     assert import_attribute("pathlib:Path.cwd", "function", trusted=True) == Path.cwd
+    assert import_attribute("math.sin", "function", trusted=True) is math.sin
+
+
+def test_what_has_a_dot_or_a_colon_is_a_path() -> None:
+    assert is_path("math.sin")
+    assert is_path("math:sin")
+    assert not is_path("heterofl-cnn")
 
 
 def test_a_module_beside_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +52,7 @@ def test_nothing_is_imported_or_looked_for_unless_it_is_trusted(
     (tmp_path / "a_strangers_module.py").write_text("raise SystemExit\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", ["/nowhere"])
-    with pytest.raises(ConfigError, match=r"add --trust \(in Python: trust=True\)"):
+    with pytest.raises(ConfigError, match=r"add --trust to the same command \(in Python: trust=True\)"):
         import_attribute("a_strangers_module:THING", "model", trusted=False)
     assert sys.path == ["/nowhere"]
     with pytest.raises(ConfigError, match="cannot load model 'a_strangers_module:THING': SystemExit"):

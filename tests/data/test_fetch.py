@@ -9,6 +9,7 @@ import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from holes import with_holes
 
 from potluck.core.errors import DataError
 from potluck.data.fetch import fetch
@@ -232,7 +233,7 @@ def test_zip_archives_too(server, tmp_path):
     assert all(name.startswith("root/") for name in files(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["../outside.bin", "/absolute.bin"])
+@pytest.mark.parametrize("name", ["../outside.bin", "../../outside.bin", "/absolute.bin"])
 def test_archives_that_reach_outside_do_not(server, tmp_path, name):
     server.content = tar_of(**{"good.bin": b"A", name: b"B"})
     root = tmp_path / "root"
@@ -295,6 +296,13 @@ def test_zip_archives_that_cannot_be_unpacked_leave_nothing(server, tmp_path, co
 
 def test_tar_archives_of_far_more_than_their_size_leave_nothing(server, tmp_path):
     server.content = tar_of(**{"a.bin": b"A", "b.bin": bytes(8 << 20)})
+    with pytest.raises(DataError, match=r"set\.tar\.gz cannot be unpacked: .*holds more than 64 times its own size"):
+        fetch(about(server, path="set.tar.gz", unpack=True), tmp_path)
+    assert files(tmp_path) == ["set.tar.gz"]
+
+
+def test_so_do_those_with_holes(server, tmp_path):
+    server.content = with_holes("a.bin", 256 << 20)
     with pytest.raises(DataError, match=r"set\.tar\.gz cannot be unpacked: .*holds more than 64 times its own size"):
         fetch(about(server, path="set.tar.gz", unpack=True), tmp_path)
     assert files(tmp_path) == ["set.tar.gz"]

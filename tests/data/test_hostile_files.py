@@ -11,12 +11,13 @@ import zlib
 
 import numpy as np
 import pytest
+from holes import with_holes
 from peak_memory import MEGABYTE, measured
 
 from potluck.core.errors import DataError
 from potluck.data import sources
 from potluck.data.own import examples_from
-from potluck.data.readers.cifar import read_batch
+from potluck.data.readers.cifar import read_batch, read_records
 from potluck.data.readers.idx import read_idx
 from potluck.data.readers.pickles import read_pickle
 from potluck.data.sources.shakespeare import LENGTH
@@ -136,6 +137,12 @@ def test_a_shape_that_multiplies_texts(tmp_path):
     assert "a shape that is none" in refused(read_pickle, content, tmp_path)
 
 
+def test_a_shape_of_less_than_nothing(tmp_path):
+    shape = (b"J" + struct.pack("<i", -2)) * 2 + b"\x86"
+    content = b"\x80\x02}" + text("data") + ARRAY + b"(K\x01" + shape + BYTES_TYPE + b"\x89C\x04abcdtbs."
+    assert "a shape that is none" in refused(read_pickle, content, tmp_path)
+
+
 @pytest.mark.parametrize("label", [1 << 70, -1, 1 << 40_000], ids=["large", "negative", "huge"])
 def test_labels_that_no_array_holds(tmp_path, label):
     content = pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [label]}, protocol=4)
@@ -159,11 +166,24 @@ def test_an_archive_of_far_more_than_its_size(tmp_path):
     assert "cifar-10-binary.tar.gz holds more than 64 times its own size" in complaint
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_an_archive_of_holes(tmp_path, link):
+    wanted = "cifar-10-batches-bin/data_batch_1.bin"
+    content = with_holes("a", 8 * ZEROS, wanted) if link else with_holes(wanted, 8 * ZEROS)
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(content)
+    says = "lacks" if link else "holds more than 64 times its own size"
+    assert f"cifar-10-binary.tar.gz {says}" in refused(sources.load, "cifar10", tmp_path, room=8 * MEGABYTE)
+
+
 def test_an_archive_of_headers_upon_headers(tmp_path):
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 0
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) * 1900))
     assert "is truncated or damaged" in refused(sources.load, "cifar10", tmp_path)
+
+
+def test_an_empty_file_has_no_records(tmp_path):
+    assert "0 bytes are not whole records" in refused(read_records, b"", tmp_path / "data_batch_1.bin", 1, 10)
 
 
 # ---- images ----
@@ -210,6 +230,13 @@ def test_a_program_is_no_image(album):
     (album / "cats" / "a.png").write_bytes(
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n"
     )
+    assert "a.png is truncated or no image" in refused(examples_from, album)
+
+
+def test_only_formats_that_need_no_program_are_tried(album):
+    from PIL import Image
+
+    Image.new("L", (8, 8)).save(album / "cats" / "a.png", format="TGA")  # Pillow would read it
     assert "a.png is truncated or no image" in refused(examples_from, album)
 
 

@@ -9,8 +9,6 @@ from tempfile import TemporaryDirectory
 from potluck.core.errors import DataError
 from potluck.data.readers.files import DENSEST, most_in, open_tar
 
-HEADER = 512  # bytes that an empty file is counted as
-
 
 def unpack(archive: Path) -> None:
     """Unpack beside the archive: first elsewhere, then file by file into place, so that no half file is ever seen."""
@@ -40,7 +38,7 @@ def extract(archive: Path, folder: Path) -> None:
 def extract_zip(archive: Path, folder: Path) -> None:
     """The content of a zip archive; no file becomes larger than the archive's list says."""
     with zipfile.ZipFile(archive) as packed:
-        require_honest(sum(entry.file_size + HEADER for entry in packed.infolist()), archive)
+        require_honest(sum(entry.file_size for entry in packed.infolist()), archive)
         packed.extractall(folder)
 
 
@@ -49,7 +47,7 @@ def extract_tar(archive: Path, folder: Path) -> None:
     size = 0
     with open_tar(archive) as tar:
         for member in tar:
-            size += member.size + HEADER
+            size += member.size  # of one with holes more than the archive has
             require_honest(size, archive)
             tar.extract(member, folder, filter="data")
 
