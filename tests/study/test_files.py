@@ -107,3 +107,10 @@ def test_a_long_list_on_one_line_is_no_damage(tmp_path):
 
 def test_what_a_run_makes_of_the_largest_config_can_be_read():
     assert len(write_toml({"a": [1] * (LARGEST_FILE // 2)})) < LARGEST
+
+
+def test_what_is_nested_a_little_too_deep_is_refused(tmp_path):
+    nested = "[" * 17 + "]" * 17
+    for read, content in ((read_toml, f"a = {nested}"), (read_json, nested)):
+        (tmp_path / "file").write_text(content)
+        assert "nested deeper than 16 tables" in refused(read, tmp_path / "file")[0]

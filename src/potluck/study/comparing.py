@@ -52,7 +52,11 @@ def flat(table: Table, prefix: str = "") -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """A value, cut where it is long."""
+    """A value, cut where it is long.
+
+    >>> shown("a"), len(shown("a" * 1000))
+    ('"a"', 40)
+    """
     text = json.dumps(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
