@@ -92,6 +92,14 @@ def server(config):
     running.close()
 
 
+@pytest.fixture(scope="module")
+def finished(server, tmp_path_factory):
+    """The directory of a run that is done."""
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    assert server.run(directory).status == 0
+    return directory
+
+
 @pytest.fixture(scope="session")
 def reference(server, tmp_path_factory):
     """(outcome, moments) of a run that nothing disturbed."""

@@ -19,13 +19,6 @@ NAMES = ("demo", "run", "costs", "plan", "ranks", "inspect", "compare", "methods
 
 
 @pytest.fixture(scope="module")
-def finished(server, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("finished") / "run"
-    assert server.run(directory).status == 0
-    return directory
-
-
-@pytest.fixture(scope="module")
 def unfinished(server, reference, tmp_path_factory):
     """A run that was killed in its last round."""
     directory = tmp_path_factory.mktemp("unfinished") / "run"

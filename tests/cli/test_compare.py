@@ -1,5 +1,8 @@
 """`potluck compare` says which runs cannot be compared, and `--resume` what there is to resume."""
 
+import json
+import shutil
+
 import pytest
 
 
@@ -83,3 +86,21 @@ def test_a_finished_run_is_extended(potluck, config, tmp_path):
     assert told.code == 0, told
     assert "already" not in told.words
     assert "rounds │ 2" in told.words
+
+
+def test_a_round_whose_levels_have_no_accuracy_is_named(potluck, unsealed):
+    metrics = unsealed / "metrics.jsonl"
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    del records[0]["levels"]["big"]["accuracy"]
+    metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+    told = potluck("compare", unsealed)
+    assert told.code == 2, told
+    assert "has no 'levels' that makes sense in round 1" in told.err
+
+
+@pytest.fixture
+def unsealed(compared, tmp_path):
+    """A run that has no checkpoint to check its metrics against."""
+    directory = shutil.copytree(compared / "run", tmp_path / "run")
+    shutil.rmtree(directory / "checkpoint")
+    return directory

@@ -11,13 +11,6 @@ IMAGES = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture(scope="module")
-def finished(server, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("finished") / "run"
-    assert server.run(directory).status == 0
-    return directory
-
-
-@pytest.fixture(scope="module")
 def expected(finished):
     """What the small level's network computes, built and filled by hand."""
     net = find_model("heterofl-cnn")(0.5, shape=(1, 8, 8), classes=10, hidden=(4, 8, 8, 8))
