@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from potluck.core.ways.operations import conv2d, is_unsafe
+from potluck.core.ways.operations import convolution, is_unsafe
 
 CHANNELS = (*range(1, 10), 12, 16, 17)
 OUTPUTS = (1, 2, 3, 4, 5, 8, 9, 16, 17)
@@ -86,16 +86,15 @@ class Shape:
     @property
     def is_covered(self) -> bool:
         """Whether Potluck never runs such a convolution."""
-        return len(self.image) == 2 and not self.turned and is_unsafe(self.weight, self.stride)
+        return not self.turned and is_unsafe(self.weight, self.stride)
 
     def computed(self, images: Tensor, weight: Tensor, guarded: bool = False) -> Tensor:
         """The convolution itself, or what Potluck puts in its place."""
-        if guarded:
-            return conv2d(images, weight, None, self.stride, self.padding, self.dilation, self.groups)
         if self.turned:
             turned = getattr(F, f"conv_transpose{len(self.image)}d")
             return turned(images, weight, None, self.stride, self.padding, 0, self.groups, self.dilation)
         plain = getattr(F, f"conv{len(self.image)}d")
+        plain = partial(convolution, plain) if guarded else plain
         return plain(images, weight, None, self.stride, self.padding, self.dilation, self.groups)
 
 

@@ -1,8 +1,9 @@
-"""1x1 convolutions with a stride: PyTorch may write out of bounds if channels come last, so they never run that way."""
+"""Convolutions of kernel size 1 with a stride never run with channels last: PyTorch may write out of bounds there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck.core.fit import plain_loss
 from potluck.core.types import Phase, Train
-from potluck.core.ways.operations import conv2d, is_unsafe
+from potluck.core.ways.operations import convolution, is_unsafe
 from potluck.core.ways.swift import Swift
 from potluck.core.ways.way import Way
 from potluck.models.catalogue import find_model
 
 LAST = torch.channels_last
+conv2d = partial(convolution, F.conv2d)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,10 @@ LAST = torch.channels_last
         ((4, 3, 3, 3), 2, False),
         ((4, 3, 1, 3), 2, False),
         ((4, 3, 2, 1), (2, 1), False),
+        ((4, 3, 1), 2, True),
+        ((4, 3, 1), (1,), False),
+        ((4, 3, 1, 1, 1), (1, 1, 2), True),
+        ((4, 3, 1, 1, 2), 2, False),
     ],
 )
 def test_the_rule_asks_for_kernel_and_stride_alone(
@@ -53,19 +59,25 @@ def results(convolve: Any, images: Tensor, weight: Tensor, bias: Tensor | None, 
 
 @given(st.data())
 def test_what_takes_its_place_gives_the_same(data: st.DataObject) -> None:
+    plain, dims = data.draw(st.sampled_from([(F.conv1d, 1), (F.conv2d, 2), (F.conv3d, 3)]))
+
+    def each(least: int, most: int) -> st.SearchStrategy[Any]:
+        return st.tuples(*[st.integers(least, most)] * dims)
+
     groups = data.draw(st.integers(1, 3))
     inputs, outputs = groups * data.draw(st.integers(1, 4)), groups * data.draw(st.integers(1, 4))
-    side = st.integers(1, 9)
-    shape = (*data.draw(st.sampled_from([(), (1,), (3,)])), inputs, data.draw(side), data.draw(side))
-    stride: Any = data.draw(st.integers(2, 4) | st.tuples(st.integers(1, 3), st.integers(2, 4)) | st.just([2]))
-    padding: Any = data.draw(st.integers(0, 2) | st.tuples(st.integers(0, 2), st.integers(0, 2)) | st.just("valid"))
+    shape = (*data.draw(st.sampled_from([(), (1,), (3,)])), inputs, *data.draw(each(1, 9)))
+    stride: Any = data.draw(st.integers(2, 4) | each(1, 3) | st.just([2]))
+    padding: Any = data.draw(st.integers(0, 2) | each(0, 2) | st.just("valid"))
     rng = torch.Generator().manual_seed(0)
     images, weight, bias = (
         torch.randn(size, generator=rng, dtype=torch.float64)
-        for size in (shape, (outputs, inputs // groups, 1, 1), (outputs,))
+        for size in (shape, (outputs, inputs // groups, *[1] * dims), (outputs,))
     )
     settings = (data.draw(st.sampled_from([bias, None])), stride, padding, data.draw(st.integers(1, 2)), groups)
-    expected, found = (results(each, images, weight, *settings) for each in (F.conv2d, conv2d))
+    expected, found = (
+        results(convolve, images, weight, *settings) for convolve in (plain, partial(convolution, plain))
+    )
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
@@ -135,5 +147,7 @@ def test_it_is_seen_however_it_is_called() -> None:
         F.conv2d(images, weight, stride=2)
         torch.conv2d(input=images, weight=weight, stride=(2, 2))
         nn.Conv2d(3, 2, 1, 2, padding=1, padding_mode="reflect")(images)
-    assert len(noting.seen) == 4
+        nn.Conv1d(3, 2, 1, 2)(images.flatten(2))
+        nn.Conv3d(3, 2, 1, 2)(images.unsqueeze(2))
+    assert len(noting.seen) == 6
     assert noting.unsafe == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,12 @@ def pair(size: int | Sequence[int]) -> list[int]:
     return [size, size] if isinstance(size, int) else list(size) * (2 // len(size))
 
 
-def conv2d(
+POOLS: dict[Any, Any] = {F.conv1d: F.avg_pool1d, F.conv2d: F.avg_pool2d, F.conv3d: F.avg_pool3d}
+"""PyTorch's convolutions, each with the pooling of as many dimensions."""
+
+
+def convolution(
+    plain: Callable[..., Tensor],
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -97,20 +102,22 @@ def conv2d(
 ) -> Tensor:
     """A convolution; where PyTorch's own is unsafe, what it would skip is left out first, then the stride is 1."""
     if not is_unsafe(weight.shape, stride) or padding == "same":  # which PyTorch refuses with a stride
-        return F.conv2d(input, weight, bias, stride, padding, dilation, groups)
-    high, wide = pair(0 if isinstance(padding, str) else padding)
-    padded = F.pad(input, (wide, wide, high, high)) if high or wide else input
-    pixels = F.avg_pool2d(padded, 1, pair(stride))  # the mean of one; unlike a slice it keeps the layout both ways
-    return F.conv2d(pixels, weight, bias, groups=groups)
+        return plain(input, weight, bias, stride, padding, dilation, groups)
+    sizes = [0] if isinstance(padding, str) else [padding] if isinstance(padding, int) else list(padding)
+    around = [size for each in reversed(sizes * ((weight.dim() - 2) // len(sizes))) for size in (each, each)]
+    padded = F.pad(input, around) if any(around) else input
+    pixels = POOLS[plain](padded, 1, stride)  # the mean of one; unlike a slice it keeps the layout both ways
+    return plain(pixels, weight, bias, groups=groups)
 
 
 def is_unsafe(kernel: Sequence[int], stride: int | Sequence[int]) -> bool:
     """Whether PyTorch may write out of bounds in a convolution whose channels come last.
 
-    PyTorch 2.13 does so on AVX2 in the backward pass of a 1x1 kernel with a stride and fewer than 8 input channels
-    (benchmarks/channels_last_search.py). The rule has a margin: it asks for no number of channels and no processor.
+    PyTorch 2.13 does so on AVX2 in the backward pass of a kernel of size 1 with a stride and fewer than 8 input
+    channels (benchmarks/channels_last_search.py). The rule has a margin: it asks for no number of channels and no
+    processor.
     """
-    return max(kernel[2:]) == 1 and max(pair(stride)) > 1
+    return max(kernel[2:]) == 1 and (stride if isinstance(stride, int) else max(stride)) > 1
 
 
 class MaxPool(torch.autograd.Function):

@@ -8,8 +8,8 @@
   backward pass adds it to the weights.
 - The backward pass of max pooling copies its result twice if channels come last. Given the right memory it does not.
   After a ReLU it may as well do the ReLU's, on the few values that were the largest.
-- A 1x1 convolution with a stride may write out of bounds if channels come last. So the pixels that it would skip are
-  left out first.
+- A convolution of kernel size 1 with a stride may write out of bounds if channels come last. So the pixels that it
+  would skip are left out first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from potluck.core.types import Batch, Loss, Tensors
-from potluck.core.ways.operations import Descent, Turned, conv2d, dropout, max_pool2d
+from potluck.core.ways.operations import POOLS, Descent, Turned, convolution, dropout, max_pool2d
 
 RELUS = frozenset((F.relu, torch.relu, Tensor.relu))
 Args = Sequence[Any]
@@ -56,8 +56,8 @@ class Swift(TorchFunctionMode):
             return self.relu(func, args, kwargs or {})
         if func is F.linear:
             return self.linear(args, kwargs or {})
-        if func is F.conv2d:
-            return conv2d(*args, **(kwargs or {}))
+        if func in POOLS:
+            return convolution(func, *args, **(kwargs or {}))
         if func is F.max_pool2d:
             return self.max_pool2d(rectified, args, kwargs or {})
         if func is F.dropout:
