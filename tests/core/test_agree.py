@@ -93,6 +93,23 @@ def test_a_layout_that_shows_is_noticed(layer: nn.Module) -> None:
     assert "swift" in found
 
 
+class Hidden(nn.Module):
+    """Reads one of its parameters past its name, so that nobody can give it another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.head = nn.Parameter(torch.ones(())), nn.Linear(108, CLASSES)
+        self.read = [self.scale]
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(images.flatten(1) * self.read[0])
+        return logits
+
+
+def test_a_parameter_that_a_stack_cannot_replace_is_noticed() -> None:
+    assert agreeing(site_of(lambda width: Hidden())) == ONE_BY_ONE
+
+
 @pytest.mark.parametrize(("by", "left"), [(0.1, False), (0.001, True)])
 def test_rounding_is_no_disagreement(by: float, left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     real = agree.gradients

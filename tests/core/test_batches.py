@@ -137,7 +137,7 @@ def test_a_client_is_scored_on_its_own_test_examples_or_on_all() -> None:
     each=st.integers(0, 11),
     size=st.integers(1, 5),
     epochs=st.integers(1, 3),
-    how=st.sampled_from(["plain", "prepared", "augmented", "two pools"]),
+    how=st.sampled_from(["plain", "prepared", "augmented", "two pools", "not all in a pool"]),
 )
 def test_batches_of_several_clients_are_theirs_a_client_per_row(
     clients: int, each: int, size: int, epochs: int, how: str
@@ -155,10 +155,13 @@ def test_batches_of_several_clients_are_theirs_a_client_per_row(
         for number in range(2)
     ]
     held = torch.randperm(60, generator=torch.Generator().manual_seed(each))
-    sources = [
+    sources: list[Part | Arrays] = [
         Part(pools[client % 2 if how == "two pools" else 0], held[client * each : (client + 1) * each])
         for client in range(clients)
     ]
+
+    if how == "not all in a pool" and clients > 1 and each:
+        sources[1:2] = [Arrays(*pools[0].take(sources[1].chosen))]
 
     def rng(client: int) -> torch.Generator:
         return torch.Generator().manual_seed(client)

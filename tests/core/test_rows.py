@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -50,6 +52,7 @@ def test_payloads_that_look_like_the_first_are_stacked() -> None:
     for at in (1, 3):
         assert all(found[at][name].equal(given[at][name]) for name in given[at])
     assert found[1].stack is found[3].stack  # type: ignore[attr-defined]
+    assert stacked([{}, {}]) == [{}, {}]  # nobody answered
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.bool, torch.cfloat])
@@ -124,4 +127,39 @@ def test_rows_of_several_stacks_and_others_count_each_with_its_weight() -> None:
     mean.add(second[0], 3.0)
     mean.add(second[1], 1.0)
     mean.add(first[0], 0.0)  # does not count
-    assert mean.result()["w"].tolist() == pytest.approx([(1 + 3 + 200 + 15 + 7) / 8] * 2)
+    mean.add(first[1], 2.0)  # right after rows of another stack
+    mean.add(first[0], 2.0)
+    assert mean.result()["w"].tolist() == pytest.approx([(1 + 3 + 200 + 15 + 7 + 6 + 2) / 12] * 2)
+
+
+def test_sums_are_taken_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a sum is split over threads shows in its last bits, on some processors."""
+    used: list[int] = []
+
+    def noted(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def noting(*arguments: Any, **named: Any) -> Tensor:
+            used.append(torch.get_num_threads())
+            return call(*arguments, **named)
+
+        return noting
+
+    monkeypatch.setattr(torch, "mv", noted(torch.mv))
+    monkeypatch.setattr(torch.linalg, "vector_norm", noted(torch.linalg.vector_norm))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        (row,) = rows_of({"w": random(1, 4)})
+        assert len(row.stack.norms) == 1
+        mean_of_rows(random(3, 4), torch.ones(3))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(used) == {1}
+
+
+def test_whole_numbers_beyond_float32_are_averaged_exactly() -> None:
+    large = 2**24 + 1
+    mean = NameMean({"count": torch.tensor(0)})
+    for row in stacked([{"count": torch.tensor(large)}, {"count": torch.tensor(large + 2)}]):
+        mean.add(row)
+    assert mean.result()["count"] == large + 1

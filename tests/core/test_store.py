@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from potluck.core import store as store_module
-from potluck.core.checkpoint import read
+from potluck.core.checkpoint import read, save
 from potluck.core.errors import RunError
 from potluck.core.store import Folder, Memory, Reading, Store, survey, waiting
 from potluck.core.tensors import plainly_laid, same_tensors
@@ -217,10 +217,26 @@ def test_a_write_that_fails_leaves_what_was_there(moment: str, tmp_path: Path, m
     assert holds(Folder(tmp_path, 1), 1, 1.0)
 
 
-def test_half_a_file_of_a_run_that_was_killed_is_nobodys(tmp_path: Path) -> None:
+@pytest.mark.parametrize("done", [2, 0])
+def test_half_a_file_of_a_run_that_was_killed_is_nobodys(tmp_path: Path, done: int) -> None:
     before_and_after(tmp_path)
     (tmp_path / "next" / ".3.safetensors.tmp").write_bytes(b"half a fi")
-    assert holds(Folder(tmp_path, 2), 3, 2.0)
+    assert holds(Folder(tmp_path, done), 3, 2.0) == bool(done)
+    assert files(tmp_path / "next") == set()
+
+
+def test_every_folder_in_which_a_name_changed_is_forced_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[Path] = []
+    folder = Folder(tmp_path, 0)
+    folder.put(7, some(1.0))
+    folder.put(1007, some(1.0))
+    monkeypatch.setattr(store_module, "force_directory", forced.append)
+    folder.commit()
+    assert sorted(forced) == [tmp_path, tmp_path / "000", tmp_path / "001"]
+    folder.commit()
+    assert len(forced) == 3  # nothing changed
 
 
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
@@ -265,6 +281,17 @@ def test_the_file_of_another_client_is_refused(tmp_path: Path, kind: type[Folder
 def test_the_file_of_another_run_is_refused(tmp_path: Path, kind: type[Folder] | type[Reading]) -> None:
     kept(tmp_path, "yours")
     with pytest.raises(RunError, match="of another client or run"):
+        kind(tmp_path, 1, "mine").get(1)
+
+
+@pytest.mark.parametrize("kind", [Folder, Reading])
+@pytest.mark.parametrize("rounds", ["1", True, None])
+def test_a_file_that_does_not_say_its_round_is_refused(
+    tmp_path: Path, kind: type[Folder] | type[Reading], rounds: object
+) -> None:
+    kept(tmp_path)
+    save(tmp_path / "000" / "1.safetensors", some(1.0), {"client": 1, "run": "mine", "rounds_done": rounds})
+    with pytest.raises(RunError, match=r"000/1\.safetensors does not say of which round it is"):
         kind(tmp_path, 1, "mine").get(1)
 
 
@@ -333,8 +360,9 @@ def test_a_round_costs_what_its_cohort_costs(tmp_path: Path, monkeypatch: pytest
 def test_only_our_files_are_forgotten(tmp_path: Path) -> None:
     """A folder of that name that somebody had before is left alone."""
     before_and_after(tmp_path)
-    for mine in ("diary.txt", "000/photo.safetensors", "007/1.safetensors"):
+    others = {"diary.txt", "000/photo.safetensors", "007/1.safetensors", "next/02.safetensors", "next/-3.safetensors"}
+    for mine in others:
         (tmp_path / mine).parent.mkdir(exist_ok=True)
         (tmp_path / mine).write_text("mine")
     Folder(tmp_path, 0)
-    assert files(tmp_path) == {"diary.txt", "000/photo.safetensors", "007/1.safetensors"}
+    assert files(tmp_path) == others

@@ -79,6 +79,15 @@ def test_equal_contributions_give_back_the_state_exactly() -> None:
     assert all(found.equal(whole[name]) for name, found in mean.result().items())
 
 
+def test_clients_of_a_stack_may_hold_different_parts() -> None:
+    """As many channels, but others: a window that every client draws for itself."""
+    mean = HolderMean({"w": torch.zeros(WIDE)})
+    sent = [{"w": torch.full((2,), value)} for value in (1.0, 3.0, 5.0)]
+    for row, start in zip(stacked(sent), (0, 1, 1), strict=True):
+        mean.add(row, 1.0, Plan.of({"w": (Kept.of(WIDE, range(start, start + 2)),)}))
+    assert mean.result()["w"].tolist() == [1.0, 3.0, 4.0, 0.0, 0.0, 0.0]
+
+
 def test_what_nobody_holds_stays() -> None:
     mean, plan = HolderMean(state()), plan_of(3)
     for row, labels in zip(stacked([sent_by(0, 3), sent_by(1, 3)]), ([0], [0, 1]), strict=True):
