@@ -55,6 +55,22 @@ def test_what_draws_random_numbers_is_not_stacked() -> None:
     assert agreeing(dropping) == ONE_BY_ONE
 
 
+class Idle(nn.Module):
+    """Has a layer that drops units, and does not call it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.head = nn.Dropout(0.5), nn.Linear(108, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(images.flatten(1))
+        return logits
+
+
+def test_what_would_not_be_stacked_in_a_run_is_not_here() -> None:
+    assert agreeing(site_of(lambda width: Idle())) == ONE_BY_ONE
+
+
 def before_a_head(layer: nn.Module) -> Site:
     """A network with this layer on four channels."""
     return site_of(lambda width: nn.Sequential(nn.Conv2d(3, 4, 3), layer, nn.Flatten(), nn.Linear(64, CLASSES)))

@@ -496,10 +496,11 @@ class Reluctant(Method):
     """Client 2 cannot take part, which turns out at one moment or another."""
 
     moment: str = "localize"
+    broken: bool = False  # by a bug of the method's, which is the user's
 
     def refuse(self, job: Job, moment: str) -> None:
         if job.client.id == 2 and moment == self.moment:
-            raise UpdateError("flat battery")
+            raise ValueError("a bug") if self.broken else UpdateError("flat battery")
 
     def localize(self, job: Job, ctx: Context, personal: Tensors) -> nn.Module:
         self.refuse(job, "localize")
@@ -514,12 +515,14 @@ class Reluctant(Method):
         return super().collect(net, job, ctx)
 
 
+@pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("moment", ["localize", "phases", "collect"])
-def test_one_client_that_cannot_take_part_does_not_keep_the_others_from_it(moment: str) -> None:
-    site = site_of(mlp, Reluctant(moment))
+def test_one_client_that_cannot_take_part_does_not_keep_the_others_from_it(moment: str, broken: bool) -> None:
+    site = site_of(mlp, Reluctant(moment, broken))
     updates = performed(site, jobs_of(site))
     assert [update.client.id for update in updates] == [0, 1, 2, 3]
-    assert [update.failure for update in updates] == ["", "", "flat battery", ""]
+    assert [bool(update.failure) for update in updates] == [False, False, True, False]
+    assert updates[2].failure.endswith("raised ValueError: a bug" if broken else "flat battery")
     for update, job in zip(updates, jobs_of(site), strict=True):
         if not update.failure:
             assert apart(update.payload, one_by_one(site, [job])[0][0]) < 1e-5

@@ -212,6 +212,7 @@ def test_a_write_that_fails_leaves_what_was_there(moment: str, tmp_path: Path, m
         patch.setattr(os if moment == "fsync" else Path, moment, full)
         with pytest.raises(RunError, match=r"cannot write .*: No space left on device"):
             folder.put(1, some(2.0))
+    assert files(tmp_path) == {"next/1.safetensors"}  # nor is half a file left
     assert holds(folder, 1, 1.0)
     folder.commit()
     assert holds(Folder(tmp_path, 1), 1, 1.0)

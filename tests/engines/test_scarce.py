@@ -86,6 +86,18 @@ def test_where_nothing_can_be_shared_it_is_said(monkeypatch: pytest.MonkeyPatch)
         Slot.create()
 
 
+def test_where_file_handles_are_wanting_no_other_place_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would say that there is no temporary directory."""
+
+    def too_many(*given: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", too_many, raising=False)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: pytest.fail("it looks for a directory"))
+    with pytest.raises(EngineError, match="Too many open files; raise that limit"):
+        Slot.create()
+
+
 def test_what_is_written_is_reserved_first_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     reserved: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "posix_fallocate", lambda handle, start, size: reserved.append((start, size)))

@@ -18,7 +18,8 @@ from potluck.core.memo import Memo
 from potluck.core.tensors import copied
 from potluck.core.types import Client, Context, Job, Level, Tensors
 from potluck.engines.luggage import LARGE, pack, unpack
-from potluck.engines.slot import ALIGNMENT, Slot
+from potluck.engines.rows import Rows
+from potluck.engines.slot import ALIGNMENT, Slot, planned
 
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 
@@ -88,6 +89,29 @@ def test_a_slot_is_lent_until_the_last_tensor_is_gone() -> None:
     assert theirs.lent == 0
     assert theirs.lend([]) == {}
     assert theirs.lent == 0
+
+
+def test_tensors_without_a_scalar_are_lent_from_a_slot_that_was_never_written_to() -> None:
+    layout, end = planned({"empty": ((3, 0), torch.float32)}, 0)
+    assert end == 0
+    slot = Slot.create()
+    assert slot.lend(layout)["empty"].shape == (3, 0)
+    assert slot.lent == 0
+
+
+def test_clients_that_look_like_the_first_have_a_row_each_and_memory_behind_it() -> None:
+    ours, theirs = two_sides()
+    rows = Rows(theirs, 4)
+    assert rows.add({}, 128) is None  # nothing, as of a client that failed
+    end = rows.add({"w": torch.ones(3), "n": torch.tensor(1)}, 128)
+    assert end == 128 + 4 * 2 * ALIGNMENT  # room for four
+    assert theirs.reserved == end
+    assert rows.add({"w": torch.ones(2), "n": torch.tensor(1)}, end) is None
+    assert rows.add({"w": 2 * torch.ones(3), "n": torch.tensor(2)}, end) == end
+    found = rows.written()
+    stack = found.stack(ours.views(found.tables))  # of two: nothing that nobody wrote
+    assert stack["w"].tolist() == [[1.0] * 3, [2.0] * 3]
+    assert stack["n"].tolist() == [1, 2]
 
 
 def test_a_slot_is_used_again_from_the_start() -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
 Weights = dict[str, Tensor]
 Places = dict[str, tuple[list[int], ...]]
 Batch = tuple[Tensor, Tensor]
@@ -109,6 +111,22 @@ def batch_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     along = [1, -1] + [1] * (x.dim() - 2)
     normal = apart / ((apart**2).mean(others, keepdim=True) + 1e-5).sqrt()
     return scale.reshape(along) * normal + shift.reshape(along)
+
+
+def noted_norm(x: Tensor, scale: Tensor, shift: Tensor, statistics: Weights, name: str) -> Tensor:
+    """Batch norm whose running statistics go a tenth of the way to those of this batch."""
+    values = x.detach().transpose(0, 1).flatten(1)
+    mean, spread, seen = (f"{name}.{kind}" for kind in STATISTICS)
+    statistics[mean] = 0.9 * statistics[mean] + 0.1 * values.mean(1)
+    statistics[spread] = 0.9 * statistics[spread] + 0.1 * values.var(1)
+    statistics[seen] = statistics[seen] + 1
+    return batch_norm(x, scale, shift)
+
+
+def parted(state: Weights) -> tuple[Weights, Weights]:
+    """What is trained, and the running statistics."""
+    own = {name for name in state if name.endswith(STATISTICS)}
+    return {name: state[name] for name in state if name not in own}, {name: state[name] for name in own}
 
 
 def descend(

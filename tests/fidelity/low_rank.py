@@ -6,19 +6,9 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+import by_hand
 import torch
-from by_hand import (
-    Batch,
-    Recipe,
-    Sent,
-    Weights,
-    cross_entropy,
-    descend,
-    everywhere,
-    masked,
-    mean_over_holders,
-    only_rows,
-)
+from by_hand import Batch, Recipe, Weights
 from played import Played
 from torch import Tensor
 
@@ -113,7 +103,7 @@ class LowRank:
         """Masked cross-entropy, λ/2 ‖A B‖² of each layer in factors, μ T² KL(received ‖ trained)."""
         whole = multiplied(weights, shapes)
         logits = self.logits_of(whole, batch[0])  # type: ignore[operator]
-        loss = cross_entropy(masked(logits, client.labels), batch[1])
+        loss = by_hand.cross_entropy(by_hand.masked(logits, client.labels), batch[1])
         for name in shapes:
             loss = loss + self.recipe.weight_decay / 2 * (whole[f"{name}.weight"] ** 2).sum()
         if teacher is None:
@@ -132,14 +122,14 @@ class LowRank:
         head, sent = ("head.weight", "head.bias"), []
         for client in played.cohort:
             trained = self.trained(state, client, played)
-            update = Sent(trained, everywhere(trained), self.settings.weight(client))
-            sent.append(only_rows(update, head, client.labels))
+            update = by_hand.Sent(trained, by_hand.everywhere(trained), self.settings.weight(client))
+            sent.append(by_hand.only_rows(update, head, client.labels))
         largest = max(level.ratio for level in played.ctx.task.levels)
         if self.settings.keep_global and all(client.level.ratio < largest for client in played.cohort):
             size = sum(client.size for client in played.cohort) / len(played.cohort)
             stand_in = Client(-1, played.ctx.task.largest, size, ())  # type: ignore[arg-type]
-            sent.append(Sent(state, everywhere(state), self.settings.weight(stand_in)))
-        return mean_over_holders(state, sent)
+            sent.append(by_hand.Sent(state, by_hand.everywhere(state), self.settings.weight(stand_in)))
+        return by_hand.mean_over_holders(state, sent)
 
     def trained(self, state: Weights, client: Client, played: Played) -> Weights:
         """What a client makes of the factors that it is sent, multiplied out."""
@@ -151,5 +141,7 @@ class LowRank:
         teacher = received if self.settings.distill and played.ctx.round > 0 else None
         goal = partial(self.loss, client, shapes, teacher)
         spared = [] if self.settings.double_decay else [f"{name}.{side}" for name in low for side in "AB"]
-        trained = descend(received, played.batches[client.id], goal, self.recipe, played.ctx.round, undecayed=spared)
+        trained = by_hand.descend(
+            received, played.batches[client.id], goal, self.recipe, played.ctx.round, undecayed=spared
+        )
         return multiplied(trained, shapes)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from by_hand import Recipe as SlowRecipe
+from by_hand import Weights, furthest
 from torch import Tensor, nn
 
 from potluck.core.client import Site
@@ -96,6 +97,22 @@ def play(method: Method, federation: Federation, cohorts: Sequence[Sequence[tupl
         assert not ledger.failures
         yield Played(ctx, cohort, seen, state, after)
         state = after
+
+
+def compared(
+    rounds: Iterable[Played],
+    next_state: Callable[[Weights, Played], Weights],
+    within: float = 1e-12,
+    learned: Callable[[Tensors], Weights] = dict,
+) -> list[Weights]:
+    """The states after every round of a slow version, which goes on from its own; all are found to be Potluck's."""
+    states: list[Weights] = []
+    for played in rounds:
+        states.append(next_state(states[-1] if states else learned(played.before), played))
+        assert furthest(learned(played.after), states[-1]) < within
+        assert furthest(learned(played.after), learned(played.before)) > 0.01  # somebody learned something
+    assert states
+    return states
 
 
 def pictures() -> tuple[Arrays, list[Tensor]]:

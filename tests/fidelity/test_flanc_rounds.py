@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import by_hand
 import pytest
 import torch
 import torch.nn.functional as F
-from by_hand import (
-    Batch,
-    Recipe,
-    Sent,
-    Weights,
-    batch_norm,
-    cross_entropy,
-    descend,
-    everywhere,
-    furthest,
-    mean_over_holders,
-)
-from played import COHORTS, Federation, Played, pictures, play
+from by_hand import Batch, Recipe, Weights
+from played import COHORTS, Federation, Played, compared, pictures, play
 from torch import Tensor, nn
 
 from potluck.core.types import Level
 from potluck.methods.flanc import FLANC
 
 LEVELS = (Level("wide", 1.0), Level("three-quarters", 0.75), Level("half", 0.5))
-KINDS = ("running_mean", "running_var", "num_batches_tracked")
 STRENGTH = 10.0
 
 
@@ -77,38 +68,31 @@ class Composed:
     def __call__(self, w: Weights, batch: Batch) -> Tensor:
         x = F.conv2d(batch[0], w["stem.weight"], w["stem.bias"], padding=1).clamp(min=0)
         x = F.conv2d(x, composed(w["basis/conv"], w["conv.coefficients"]), stride=2, padding=1)
-        values = x.detach().transpose(0, 1).flatten(1)
-        mean, spread, seen = (f"norm.{kind}" for kind in KINDS)
-        self.statistics[mean] = 0.9 * self.statistics[mean] + 0.1 * values.mean(1)
-        self.statistics[spread] = 0.9 * self.statistics[spread] + 0.1 * values.var(1)
-        self.statistics[seen] = self.statistics[seen] + 1
-        x = batch_norm(x, w["norm.weight"], w["norm.bias"]).clamp(min=0).mean((2, 3))
+        x = by_hand.noted_norm(x, w["norm.weight"], w["norm.bias"], self.statistics, "norm").clamp(min=0).mean((2, 3))
         x = (x @ composed(w["basis/linear"], w["linear.coefficients"]).T + w["linear.bias"]).clamp(min=0)
-        loss = cross_entropy(x @ w["head.weight"].T + w["head.bias"], batch[1])
+        loss = by_hand.cross_entropy(x @ w["head.weight"].T + w["head.bias"], batch[1])
         return loss + STRENGTH * (apart(w["basis/conv"]) + apart(w["basis/linear"]))
 
 
-def next_state(state: Weights, played: Played, recipe: Recipe) -> Weights:
+def next_state(recipe: Recipe, state: Weights, played: Played) -> Weights:
     """A round: bases over everybody, the rest among those of one width, by examples."""
     sent = []
     for client in played.cohort:
         own = f"{client.level.ratio}/"
         held = {n.removeprefix(own): t for n, t in state.items() if n.startswith((own, "basis/"))}
-        loss = Composed({name: tensor for name, tensor in held.items() if name.endswith(KINDS)})
-        weights = {name: tensor for name, tensor in held.items() if not name.endswith(KINDS)}
-        trained = descend(weights, played.batches[client.id], loss, recipe, played.ctx.round) | loss.statistics
+        weights, statistics = by_hand.parted(held)
+        loss, batches = Composed(statistics), played.batches[client.id]
+        trained = by_hand.descend(weights, batches, loss, recipe, played.ctx.round) | statistics
         named = {name if name.startswith("basis/") else own + name: tensor for name, tensor in trained.items()}
-        sent.append(Sent(named, everywhere(named), client.size))
-    return mean_over_holders(state, sent)
+        sent.append(by_hand.Sent(named, by_hand.everywhere(named), client.size))
+    return by_hand.mean_over_holders(state, sent)
 
 
 @pytest.mark.parametrize("form", ["compose", "grouped"])
 def test_rounds_are_those_of_the_paper(form: str) -> None:
     recipe = Recipe(lr=0.05, milestones=(1,))
     federation = Federation(Composable, LEVELS, *pictures(), recipe)
-    state: Weights = {}
-    for played in play(FLANC(form=form), federation, COHORTS):  # type: ignore[arg-type]
-        state = next_state(state or played.before, played, recipe)
-        assert furthest(played.after, state) < 1e-11
+    rounds = play(FLANC(form=form), federation, COHORTS)  # type: ignore[arg-type]
+    *_, state = compared(rounds, partial(next_state, recipe), within=1e-11)
     assert state["basis/conv"].shape == (4, 2, 3, 3)
     assert state["0.75/conv.coefficients"].shape == (12, 6 * 4)

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+import by_hand
 import torch
-from by_hand import (
-    Batch,
-    Places,
-    Recipe,
-    Sent,
-    Weights,
-    cross_entropy,
-    descend,
-    everywhere,
-    furthest,
-    masked,
-    mean_over_holders,
-    only_rows,
-    taken,
-)
-from played import Federation, Played, play
+from by_hand import Batch, Places, Recipe, Weights
+from played import Federation, Played, compared, play
 from torch import Tensor
 
 from potluck.core.data import Arrays
@@ -51,7 +38,7 @@ def places(state: Weights, ratio: float) -> Places:
     features, hidden = list(range(HEADS * PER_HEAD[ratio])), list(range(HIDDEN[ratio]))
     wide = PER_HEAD[LEVELS[0].ratio]
     in_heads = [head * wide + feature for head in range(HEADS) for feature in range(PER_HEAD[ratio])]
-    found = everywhere(state)
+    found = by_hand.everywhere(state)
     for name, (rows, *_) in found.items():
         if name in ("head.weight", "tokens.weight", "positions.weight"):
             found[name] = (rows, features)
@@ -114,20 +101,20 @@ def logits_of(w: Weights, text: Tensor, ratio: float) -> Tensor:
 def loss(labels: tuple[int, ...], ratio: float, weights: Weights, batch: Batch) -> Tensor:
     """Over all positions, hidden or not; words that a client does not have are masked."""
     logits = torch.cat([logits_of(weights, text, ratio) for text in batch[0]])
-    return cross_entropy(masked(logits, labels), batch[1].flatten())
+    return by_hand.cross_entropy(by_hand.masked(logits, labels), batch[1].flatten())
 
 
-def next_state(state: Weights, played: Played, recipe: Recipe) -> Weights:
+def next_state(recipe: Recipe, state: Weights, played: Played) -> Weights:
     """Rows of the head and of tokens by the client's words; the mask's row is everybody's."""
     sent = []
     for client in played.cohort:
         ratio = client.level.ratio
         where = places(state, ratio)
         goal = partial(loss, client.labels, ratio / LEVELS[0].ratio)
-        trained = descend(taken(state, where), played.batches[client.id], goal, recipe)
-        update = only_rows(Sent(trained, where), ("head.weight", "head.bias"), client.labels)
-        sent.append(only_rows(update, ["tokens.weight"], [*client.labels, MASK]))
-    return mean_over_holders(state, sent)
+        trained = by_hand.descend(by_hand.taken(state, where), played.batches[client.id], goal, recipe)
+        update = by_hand.only_rows(by_hand.Sent(trained, where), ("head.weight", "head.bias"), client.labels)
+        sent.append(by_hand.only_rows(update, ["tokens.weight"], [*client.labels, MASK]))
+    return by_hand.mean_over_holders(state, sent)
 
 
 def network(width: float) -> torch.nn.Module:
@@ -138,10 +125,9 @@ def test_rounds_are_those_of_the_paper() -> None:
     recipe = Recipe(lr=0.1, clip=1.0, weight_decay=5e-4)
     rows = {"tokens.weight": WORDS + 1}
     federation = Federation(network, LEVELS, *texts(), recipe, WORDS, rows, epochs=1, batch_size=2)
-    state: Weights = {}
-    for played in play(HeteroFL(), federation, COHORTS):
-        state = next_state(state or played.before, played, recipe)
-        assert furthest(played.after, state) < 1e-12
+    rounds = list(play(HeteroFL(), federation, COHORTS))
+    compared(rounds, partial(next_state, recipe))
+    for played in rounds:
         moved = (played.after["tokens.weight"] != played.before["tokens.weight"]).any(1)
         assert bool(moved[MASK])
         assert not bool(moved[8])  # a word that nobody has

@@ -32,9 +32,14 @@ def test_the_saving_ratio_is_the_largest_at_which_factors_are_smaller(shape: tup
     assert layer.size(rank) < layer.size() <= layer.size(rank + 1)
 
 
-def test_levels_that_save_are_let_through() -> None:
-    require_savings(square(1), [SERVER, WATCH])
+def test_levels_that_save_are_let_through_and_do_save() -> None:
+    found = square(1)
+    require_savings(found, [SERVER, WATCH])
+    (rank,) = found.ranks(WATCH.ratio).values()
+    assert found.layers["l0"].size(rank) < found.layers["l0"].size()
     require_savings(square(0), [SERVER])
+    with pytest.raises(ModelError):  # it is the ratio of 1 that lets it through
+        require_savings(square(0), [Level("server", 0.99)])
 
 
 def test_a_level_at_which_no_layer_is_smaller_is_refused() -> None:
