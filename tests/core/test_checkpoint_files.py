@@ -17,6 +17,7 @@ from torch import Tensor
 
 from potluck.core.checkpoint import read, save, write_atomically
 from potluck.core.errors import RunError
+from potluck.core.form import form_of
 
 TYPES = [
     torch.float32,
@@ -204,3 +205,23 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(RunError, match=r"cannot write .*file/a"):
         write_atomically(tmp_path / "file" / "a", b"content")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"w": torch.zeros(2, 3)}, ""),
+        ({"w": torch.zeros(3, 3)}, "it has 24 bytes of tensors, where 36 are expected"),
+        ({"w": torch.zeros(5)}, "it has 24 bytes of tensors, where 20 are expected"),
+        ({"w": torch.zeros(3, 2)}, "is of another run: 'w' is (2, 3) of float32, but it should be (3, 2) of float32"),
+        ({"v": torch.zeros(2, 3)}, "is of another run: 'v' is missing, but it should be (2, 3) of float32"),
+    ],
+)
+def test_tensors_of_another_form_are_refused(wanted: dict[str, Tensor], told: str, tmp_path: Path) -> None:
+    save(tmp_path / "it", {"w": torch.ones(2, 3)}, {})
+    if not told:
+        assert read(tmp_path / "it", form_of(wanted))[0]["w"].equal(torch.ones(2, 3))
+        return
+    with pytest.raises(RunError) as caught:
+        read(tmp_path / "it", form_of(wanted))
+    assert told in str(caught.value)

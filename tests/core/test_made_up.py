@@ -60,3 +60,21 @@ def test_a_network_with_padding_is_made_narrower() -> None:
     narrow = Shrinkable(Padded(20), (ZEROS,))(0.5)
     assert narrow.tokens.weight.shape == (20, 8)
     assert narrow(torch.tensor([[4, 2, 0, 0]])).isfinite().all()
+
+
+class Diary(nn.Module):
+    """Writes down how often it ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: list[int] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.pages.append(len(inputs))
+        return inputs
+
+
+def test_trying_leaves_the_network_alone() -> None:
+    net = Diary()
+    runnable(net, [torch.zeros(1, 2)])
+    assert net.pages == []

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from potluck.core.copying import plain_tensors
 from potluck.core.errors import ModelError
 from potluck.core.memo import Memo
 from potluck.core.networks import ByName, ByWidth, Networks, share_frozen
@@ -207,3 +208,9 @@ def test_weights_of_another_type_are_other_weights() -> None:
     share_frozen(one, known)
     share_frozen(other.double(), known)
     assert other.weight is not one.weight
+
+
+def test_parameters_and_buffers_are_no_plain_tensors_wherever_else_they_are() -> None:
+    net = nn.BatchNorm1d(3)
+    net.known = [net.weight, net.running_mean, nn.Parameter(torch.zeros(2)), torch.ones(1)]  # type: ignore[assignment]
+    assert list(plain_tensors(net)) == ["known.3"]

@@ -79,3 +79,10 @@ def test_modes_random_numbers_and_hooks_are_as_before(training: bool, fails: boo
     assert torch.is_grad_enabled()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
     assert net.norm.num_batches_tracked == int(training)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_layer_that_gets_its_sizes_in_the_run_keeps_its_mode(mode: bool) -> None:
+    net = nn.Sequential(nn.LazyLinear(2)).train(mode)
+    observe(net, [torch.zeros(1, 3)], training=not mode)
+    assert [module.training for module in net.modules()] == [mode, mode]

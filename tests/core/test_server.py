@@ -415,3 +415,16 @@ def test_updates_are_accepted_one_by_one() -> None:
     accepted = serving.exchange(jobs, context(), Ledger())
     assert next(accepted).client.id == 0
     assert taken == [0]
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        ("train", "was left out of"),
+        ("calibrate", "measured no batch norm in"),
+        ("score", "was not scored in"),
+        ("of a user's own", "was left out of"),
+    ],
+)
+def test_a_failure_says_what_a_client_was_asked_for(work: str, told: str) -> None:
+    assert str(Failure(7, "watch", 3, "flat battery", work)) == f"client 7 (watch) {told} round 3: flat battery"
