@@ -195,3 +195,81 @@ def test_an_expert_that_gets_no_tokens_is_cut_like_the_others() -> None:
     net = Net(run, stem=Linear(3, 8), experts=nn.ModuleList([Linear(8, 8), Linear(8, 8)]), head=Linear(8, 2))
     seen = shrunk(net, floats(2, 5, 3))
     assert seen.cut["experts.1.weight"] == seen.cut["experts.0.weight"] == (4, 4)
+
+
+# ---- what has to stay ----
+
+
+def why_it_stays(net: nn.Module, *example: torch.Tensor) -> str:
+    """Why no channel of the layer `a` can go."""
+    seen = see(net, *example)
+    assert "a.weight" not in seen.cut
+    return str(seen.why("a.weight"))
+
+
+def test_channels_read_by_index_behind_a_mask_stay() -> None:
+    mask, places = torch.eye(2, 5) > 0, torch.tensor([6, 1])
+    net = Net(lambda m, x: m.out(m.a(x)[mask, places]), a=Linear(3, 8), out=Linear(2, 2))
+    assert "read by index" in why_it_stays(net, floats(2, 5, 3))
+
+
+def test_a_mask_under_which_nothing_is_hides_no_channels() -> None:
+    def run(m, x):
+        hidden = m.a(x)
+        mask = torch.zeros(x.shape[:2], dtype=torch.bool)
+        hidden[mask] = m.b(hidden[mask])
+        return m.out(hidden)
+
+    seen = shrunk(Net(run, a=Linear(3, 8), b=Linear(8, 8), out=Linear(8, 2)), floats(2, 5, 3))
+    assert seen.cut["b.weight"] == (4, 4)
+
+
+def test_indices_that_are_not_side_by_side_come_first_in_what_is_written() -> None:
+    rows, columns = torch.tensor([0, 2, 1]), torch.tensor([3, 0, 1])
+
+    def run(m, x):
+        hidden = m.a(x).transpose(1, 2)  # (index, channel, 2)
+        result = hidden.new_zeros(hidden.shape[1], 3, 2, 4)
+        result[:, rows, :, columns] = hidden
+        return m.out(result.sum((1, 2, 3)))
+
+    assert shrunk(Net(run, a=Linear(3, 8), out=Linear(8, 2)), floats(3, 2, 3)).cut["a.weight"] == (4, 3)
+
+
+def test_channels_written_into_a_part_of_what_is_there_stay() -> None:
+    def run(m, x):
+        index = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0]])  # for four of six channels
+        return m.out(torch.zeros(4, 8).scatter_add(0, index, m.a(x)))
+
+    assert why_it_stays(Net(run, a=Linear(3, 6), out=Linear(8, 2)), floats(2, 3))
+
+
+def test_channels_of_which_the_first_are_read_by_index_stay() -> None:
+    index = torch.tensor([[0, 4, 2, 1], [3, 3, 0, 0]])
+    net = Net(lambda m, x: m.out(m.a(x).gather(0, index)), a=Linear(3, 8), out=Linear(4, 2))
+    assert "read by index" in why_it_stays(net, floats(5, 3))
+
+
+def test_values_laid_out_in_rows_of_another_length_stay() -> None:
+    def run(m, x):
+        mask = torch.tensor([True, False, True, True])[:, None].expand(4, 6)
+        return m.out(torch.zeros(4, 6).masked_scatter(mask, m.a(x)))
+
+    assert why_it_stays(Net(run, a=Linear(3, 8), out=Linear(6, 2)), floats(3, 3))
+
+
+def test_what_is_used_as_an_index_stays() -> None:
+    def run(m, x):
+        return m.out(m.table[(m.a(x) > 0).long().sum(0)])
+
+    net = Net(run, a=Linear(3, 8), table=raw(5, 6), out=Linear(6, 2))
+    assert "used as an index" in why_it_stays(net, floats(4, 3))
+
+
+def test_channels_written_as_rows_by_index_stay() -> None:
+    order = torch.tensor([3, 1, 0, 2, 7, 6, 5, 4])
+
+    def run(m, x):
+        return m.out(torch.zeros(8, 2).index_put((order,), m.a(x).T))
+
+    assert "written by index" in why_it_stays(Net(run, a=Linear(3, 8), out=Linear(2, 2)), floats(2, 3))
