@@ -42,6 +42,13 @@ def test_every_row_is_a_clients_own_tensors_and_no_copy() -> None:
     assert rows_of({}) == []
 
 
+def test_a_row_cannot_be_given_another_tensor_which_a_mean_would_not_see() -> None:
+    (row,) = rows_of({"w": random(1, 4)})
+    with pytest.raises(TypeError, match="make a copy"):
+        row["w"] = torch.zeros(4)
+    assert dict(row, w=torch.zeros(4))["w"].sum() == 0
+
+
 def test_payloads_that_look_like_the_first_are_stacked() -> None:
     odd = {"w": torch.zeros(2)}
     given = [{}, payload(1), odd, payload(2)]

@@ -41,13 +41,13 @@ class Arrays:
         return len(self.targets)
 
     def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
-        inputs = self.inputs[index]
+        inputs = self.inputs.index_select(0, index)  # copies rows, where [index] copies scalar by scalar
         if rng is not None and self.augment is not None:
             inputs = self.augment(inputs, rng)
-        return (self.prepare(inputs) if self.prepare is not None else inputs), self.targets[index]
+        return (self.prepare(inputs) if self.prepare is not None else inputs), self.targets.index_select(0, index)
 
     def labels(self, index: Tensor) -> Tensor:
-        return self.targets[index]
+        return self.targets.index_select(0, index)
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Part:
         return len(self.chosen)
 
     def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
-        return self.whole.take(self.chosen[index], rng)
+        return self.whole.take(self.chosen.index_select(0, index), rng)
 
     def labels(self, index: Tensor) -> Tensor:
-        return self.whole.labels(self.chosen[index])
+        return self.whole.labels(self.chosen.index_select(0, index))
 
 
 def evenly_spaced(examples: Examples, most: int) -> Examples:
@@ -74,23 +74,26 @@ def evenly_spaced(examples: Examples, most: int) -> Examples:
     return Part(examples, torch.arange(most) * len(examples) // most)
 
 
-def shuffled(count: int, size: int, epochs: int, rng: torch.Generator) -> Iterator[list[Tensor]]:
-    """For every epoch its batches of so many examples, each in one of them, in an order that is drawn.
+def batch_sizes(count: int, size: int) -> list[int]:
+    """How many examples the batches of an epoch have.
 
-    A single leftover example joins the batch before it: batch norm cannot train on one. Batches
-    that are asked to be of one example stay so.
+    A single leftover example joins the batch before it: batch norm cannot train on one. Batches that are asked to be of
+    one example stay so.
+
+    >>> batch_sizes(22, 10), batch_sizes(21, 10)
+    ([10, 10, 2], [10, 11])
     """
-    for _ in range(epochs if count else 0):
-        parts = list(torch.split(torch.randperm(count, generator=rng), size))
-        if size > 1 and len(parts) > 1 and len(parts[-1]) == 1:
-            parts[-2:] = [torch.cat(parts[-2:])]
-        yield parts
+    sizes = [min(size, count - start) for start in range(0, count, size)]
+    if size > 1 and len(sizes) > 1 and sizes[-1] == 1:
+        sizes[-2:] = [size + 1]
+    return sizes
 
 
 def batches(examples: Examples, size: int, epochs: int, rng: torch.Generator) -> Iterator[Batch]:
     """Shuffled training batches, every example once per epoch."""
-    for parts in shuffled(len(examples), size, epochs, rng):
-        for part in parts:
+    sizes = batch_sizes(len(examples), size)
+    for _ in range(epochs if sizes else 0):
+        for part in torch.randperm(len(examples), generator=rng).split(sizes):
             yield examples.take(part, rng)
 
 
@@ -103,11 +106,11 @@ def stacked_batches(drawn: Sequence[tuple[Examples, torch.Generator]], size: int
             yield torch.stack([inputs for inputs, _ in each]), torch.stack([targets for _, targets in each])
         return
     whole, held = pool
-    clients = len(held)
-    orders = (shuffled(len(source), size, epochs, rng) for source, rng in drawn)
-    for parts in zip(*orders, strict=True):
-        chosen = torch.stack([own[torch.cat(order)] for own, order in zip(held, parts, strict=True)])
-        for index in chosen.split([len(part) for part in parts[0]], dim=1):
+    clients, sizes = len(held), batch_sizes(len(held[0]), size)
+    for _ in range(epochs if sizes else 0):
+        orders = (torch.randperm(sum(sizes), generator=rng) for _, rng in drawn)
+        chosen = torch.stack([own.index_select(0, order) for own, order in zip(held, orders, strict=True)])
+        for index in chosen.split(sizes, dim=1):
             inputs, targets = whole.take(index.flatten())
             yield inputs.unflatten(0, (clients, -1)), targets.unflatten(0, (clients, -1))
 

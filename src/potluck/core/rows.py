@@ -50,6 +50,9 @@ class Row(dict[str, Tensor]):
         super().__init__(tensors)
         self.stack, self.number = stack, number
 
+    def __setitem__(self, name: str, tensor: Tensor) -> None:
+        raise TypeError("an update is as its client sent it: make a copy, dict(update.payload), and change that")
+
 
 def rows_of(tensors: Tensors) -> list[Row]:
     """The tensors of each client, of tensors with a client per row."""

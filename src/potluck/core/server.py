@@ -20,6 +20,7 @@ from potluck.core.guard import Epochs, Guard, epochs_of, expected
 from potluck.core.method import Method
 from potluck.core.recipe import Recipe
 from potluck.core.tensors import laid_out, size_in_bytes
+from potluck.core.threads import one_thread
 from potluck.core.types import Client, Context, Job, Tensors, Update
 
 TOLD = {"train": "was left out of", "calibrate": "measured no batch norm in", "score": "was not scored in"}
@@ -82,10 +83,10 @@ class Server:
         ledger = Ledger()
         jobs = self.jobs("train", state, bundles(cohort, self.stacks), ctx, meanwhile)
         updates = self.exchange(jobs, ctx, ledger)
-        with self.clock.spent("aggregation"):
+        with one_thread(), self.clock.spent("aggregation"):  # threads that have nothing to do would keep cores busy
             new = self.recipe.method.aggregate(state, updates, ctx)
             deque(updates, maxlen=0)
-        return (laid_out(new) if ledger.used else state), ledger
+            return (laid_out(new) if ledger.used else state), ledger
 
     def jobs(
         self,

@@ -93,7 +93,11 @@ class Bench:
 
     def run_jobs(self, order: Order) -> Answer:
         """Answer jobs; each answer is written before the next is made, which may use the same network."""
-        jobs = [Job(sent.client, sent.round, self.at(sent.payload), sent.work, sent.run) for sent in order.jobs]
+        places = {id(sent.payload): sent.payload for sent in order.jobs}  # many jobs may be sent alike
+        payloads = {known: self.at(place) for known, place in places.items()}
+        jobs = [
+            Job(sent.client, sent.round, dict(payloads[id(sent.payload)]), sent.work, sent.run) for sent in order.jobs
+        ]
         kept = [self.at(sent.personal) for sent in order.jobs]
         rows, end, results = Rows(self.slot, len(jobs)), order.end, []
         for update, stays in perform(self.site, jobs, kept):
@@ -115,7 +119,7 @@ class Bench:
 
     def at(self, place: Place) -> dict[str, torch.Tensor]:
         """The tensors at a place."""
-        return (self.board if place.on_board else self.slot).views(place.layout)
+        return (self.board if place.on_board else self.slot).views(place.layout) if place.layout else {}
 
 
 def main() -> None:

@@ -72,6 +72,8 @@ def fit_stacked(
 
 def losses_of(lossy: Lossy) -> Callable[[Tensors, Batch, Tensors], Tensor]:
     """The loss of every client, each with its own weights, batch and extra."""
+    every = [*lossy.named_parameters(remove_duplicate=False), *lossy.named_buffers(remove_duplicate=False)]
+    tied = len(every) > len({id(tensor) for _, tensor in every})
 
     def losses(states: Tensors, batch: Batch, extra: Tensors) -> Tensor:
         names = [f"net.{name}" for name in states]
@@ -80,7 +82,10 @@ def losses_of(lossy: Lossy) -> Callable[[Tensors, Batch, Tensors], Tensor]:
             weights = dict(zip(names, tensors, strict=False))
             with StackedOperations():
                 found: Tensor = functional_call(
-                    lossy, weights, ((inputs, targets), dict(zip(extra, tensors[len(names) :], strict=True)))
+                    lossy,
+                    weights,
+                    ((inputs, targets), dict(zip(extra, tensors[len(names) :], strict=True))),
+                    tie_weights=tied,  # looking for them takes time in every step
                 )
             return found
 
