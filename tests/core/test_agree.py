@@ -30,7 +30,7 @@ def agreeing(site: Site, level: Level = WIDE) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("level", [WIDE, NARROW])
-@pytest.mark.parametrize("name", ["fedavg", "fedrolex", "heterofl", "splitmix"])
+@pytest.mark.parametrize("name", ["fedavg", "fednova", "fedprox", "fedrolex", "heterofl", "scaffold", "splitmix"])
 def test_all_ways_agree_on_a_network_that_suits_them(name: str, level: Level) -> None:
     site = site_of(batch_normed, methods.find(name)())
     if site.method.admits(level, site.context(0)):

@@ -65,7 +65,17 @@ class Federation:
         )
         heads = {level.name: ("head.weight", "head.bias") for level in self.levels}
         networks = ByWidth(lambda width: self.network(width).double())
-        return Task(networks, self.levels, self.classes, heads, example, train, rounds, embeddings=self.embeddings)
+        return Task(
+            networks,
+            self.levels,
+            self.classes,
+            heads,
+            example,
+            train,
+            rounds,
+            embeddings=self.embeddings,
+            clients=len(self.held),
+        )
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ def loss(labels: tuple[int, ...], ratio: float, weights: Weights, batch: Batch) 
     return cross_entropy(masked(logits_of(weights, batch[0], ratio), labels), batch[1])
 
 
-def next_state(kept: Kept, largest: float, recipe: Recipe, state: Weights, played: Played) -> Weights:
-    """A round: take channels, train, put them back as the mean over those who had them; head rows by label."""
+def sent_in(kept: Kept, largest: float, recipe: Recipe, state: Weights, played: Played) -> list[Sent]:
+    """What everybody sends in a round: channels taken and trained, of the head the rows of their labels."""
     sent = []
     for client in played.cohort:
         ratio, round = client.level.ratio, played.ctx.round
@@ -45,7 +45,12 @@ def next_state(kept: Kept, largest: float, recipe: Recipe, state: Weights, playe
         goal = partial(loss, client.labels, ratio / largest)
         trained = descend(taken(state, where), played.batches[client.id], goal, recipe)
         sent.append(only_rows(Sent(trained, where), HEAD, client.labels))
-    return mean_over_holders(state, sent)
+    return sent
+
+
+def next_state(kept: Kept, largest: float, recipe: Recipe, state: Weights, played: Played) -> Weights:
+    """A round: everything is the mean over those who had it."""
+    return mean_over_holders(state, sent_in(kept, largest, recipe, state, played))
 
 
 @pytest.mark.parametrize("levels", [LEVELS, NESTED], ids=["full", "nested"])

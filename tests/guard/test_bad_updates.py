@@ -10,14 +10,14 @@ import torch
 from liars import LIES, Corrupting, lying
 
 from potluck import methods
-from potluck.contract.bench import CLASSES, LEVELS, Bench, Small, patterns
+from potluck.contract.bench import CLASSES, LEVELS, Bench, Small, patterns, training
 from potluck.core.clock import Clock
 from potluck.core.engine import Engine
 from potluck.core.guard import Guard
 from potluck.core.method import Method
 from potluck.core.server import Failure, Ledger, Server, first_state
 from potluck.core.store import Memory
-from potluck.core.types import Tensors, Train, Update
+from potluck.core.types import Tensors, Update
 from potluck.data.assignment import Blocks
 from potluck.data.dataset import Dataset
 from potluck.data.partitions import IID
@@ -29,7 +29,7 @@ from potluck.study.settings import FleetSection, Settings, TaskSection
 HONEST = 3  # clients who tell no lie
 CLIENTS = HONEST + len(LIES)
 TOLD = dict(enumerate(LIES, start=HONEST))
-EVERYBODY = {"fedavg": {"width": 0.25}}  # settings with which all clients of the bench take part
+EVERYBODY = {name: {"width": 0.25} for name in ("fedavg", "fednova", "fedprox")}  # so that all clients take part
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def crowd(method: Method) -> Bench:
         fleet=FleetSection(clients=CLIENTS, levels=LEVELS, cohort=CLIENTS),
         partition=IID(),
         assignment=Blocks(),
-        train=Train(lr=0.1, epochs=1, batch_size=4),
+        train=replace(training(method), epochs=1, batch_size=4),
         seed=3,
     )
     return Bench(assemble(settings, Small, Dataset(patterns(4 * CLIENTS, 0), patterns(16, 1), CLASSES)))

@@ -31,7 +31,7 @@ MAY_USE_IN_PARTS = {
     "cut": {"cut"},
     "trace": {"cut", "trace"},
     "shrink": {"cut", "match", "shrink", "trace"},
-    "width": {"batchnorm", "cut", "labels", "trace", "width"},
+    "width": {"batchnorm", "cut", "labels", "server_optimizer", "trace", "width"},
     "lowrank": {"cost", "labels", "lowrank", "match"},
     "compose": {"compose", "head", "match"},
     "cost": {"cost"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -64,8 +65,10 @@ def federation(
     pool = Pool(examples, Holdings.of_lists(lacking))
     example = (torch.zeros(1, 8), torch.zeros(1, dtype=torch.long))
     settings = Train(lr=0.05, epochs=2, batch_size=10)
+    if method.steps_plainly:
+        settings = replace(settings, lr=0.2, momentum=0.0, clip=0.0)
     head = heads(levels, ("5.weight", "5.bias"))
-    task = Task(ByWidth(Layers), levels, CLOUDS, head, example, settings, rounds)
+    task = Task(ByWidth(Layers), levels, CLOUDS, head, example, settings, rounds, clients=CLIENTS)
     return Site(Recipe(method, task, seed), pool), Fleet(levels, Blocks(), pool, seed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -118,11 +118,17 @@ def make_bench(
         fleet=FleetSection(clients=6, levels=dict(levels), cohort=6),
         partition=partition or Shards(2, keep_duplicates=True),
         assignment=Blocks(),
-        train=Train(lr=0.1, epochs=2, batch_size=8),
+        train=training(method),
         seed=3,
     )
     experiment = assemble(settings, model, Dataset(patterns(96, seed=0), patterns(48, seed=1), CLASSES))
     return Bench(experiment)
+
+
+def training(method: Method) -> Train:
+    """How clients train on a bench: with all that is usual, or plainly if the method needs that."""
+    settings = Train(lr=0.1, epochs=2, batch_size=8)
+    return replace(settings, momentum=0.0, clip=0.0) if method.steps_plainly else settings
 
 
 def make_even_bench(method: Method) -> Bench:

@@ -75,6 +75,10 @@ class NameMean:
             self.settle()
         return {**self.state, **{name: self.mean(name) for name in self.means}}
 
+    def held(self, name: str) -> Tensor:
+        """Whether anybody was counted in for a tensor."""
+        return torch.tensor(name in self.means)
+
     def mean(self, name: str) -> Tensor:
         """The mean of one tensor, in the type that the state has."""
         old, found = self.state[name], self.means[name]

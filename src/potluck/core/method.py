@@ -33,6 +33,7 @@ class Method:
     shares_model: ClassVar[bool] = True  # False: every client has a model of its own, and is scored with it
     takes_any_networks: ClassVar[bool] = False  # True: levels may have networks that are not sizes of one
     looks_ahead: ClassVar[bool] = False  # True: it reads ctx.task.rounds, so a longer run is another from the start
+    steps_plainly: ClassVar[bool] = False  # True: it needs steps w - η·g, so momentum, clipping and Adam are refused
 
     @property
     def calibrated(self) -> bool:

@@ -80,6 +80,7 @@ class Task:
     goal: Goal = "classes"
     embeddings: Mapping[str, int] = field(default_factory=dict)  # of tokens that are classes too, with their rows
     proxy: Examples | None = None  # public examples that everybody has
+    clients: int = 0  # of the whole fleet
 
     @property
     def largest(self) -> Level:

@@ -13,18 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from potluck.core.method import Method
-from potluck.core.types import Context, Level, Ratio
+from potluck.parts.one_network import OneNetwork
 
 
 @dataclass(frozen=True)
-class FedAvg(Method):
+class FedAvg(OneNetwork):
     """One network for all; devices that cannot carry it sit out."""
 
     paper: ClassVar[str] = "McMahan et al.: Communication-Efficient Learning of Deep Networks (AISTATS 2017)"
-
-    width: Ratio | None = None  # of the network everybody trains; the largest level's if not given
-
-    def trains(self, level: Level, ctx: Context) -> Level:
-        largest = ctx.task.largest
-        return largest if self.width in (None, largest.ratio) else Level(f"{self.width:g}", self.width)

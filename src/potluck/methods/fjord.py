@@ -38,6 +38,7 @@ from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensor
 from potluck.parts.batchnorm import statistic_names
 from potluck.parts.cut.mean import HolderMean
 from potluck.parts.cut.plan import Plan
+from potluck.parts.server_optimizer import Optimizer, weights_of
 from potluck.parts.width.between import plan_between
 from potluck.parts.width.nested import Inner, Nested
 from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, owned, require_trained
@@ -51,13 +52,15 @@ class FjORD(Method):
 
     distill: bool = True  # the widest learns at every step and teaches the drawn width; or the drawn one learns alone
     per_size: PerSize = "none"  # what every width has its own of, beside running statistics
+    server: Optimizer | None = None  # a step towards the mean, instead of the mean itself
 
     def trains(self, level: Level, ctx: Context) -> Level:
         return level
 
     def init(self, ctx: Context) -> Tensors:
-        net = ctx.build(ctx.task.largest)
-        return give_own(state_of(net), self.own(ctx), ctx.task.levels)
+        net, own, levels = ctx.build(ctx.task.largest), self.own(ctx), ctx.task.levels
+        state = give_own(state_of(net), own, levels)
+        return state if self.server is None else state | self.server.begin(give_own(weights_of(net), own, levels))
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
         return self.plan(client.level, ctx).take(state)
@@ -88,7 +91,7 @@ class FjORD(Method):
         mean = HolderMean(state)
         for update in updates:
             mean.add(update.payload, update.client.size, self.plan(update.client.level, ctx))
-        return mean.result()
+        return mean.result() if self.server is None else self.server.step(state, mean)
 
     def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         require_trained(level, self.own(ctx), ctx)

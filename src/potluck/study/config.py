@@ -26,7 +26,7 @@ from potluck.study.settings import DataSection, EngineSection, FleetSection, Nam
 
 LARGEST_FILE = 2**20  # bytes of a config: more is another file, or one without an end
 LONGEST_NAME = 200  # bytes, which leaves a folder's name room for more
-PLUGS = ("task.model", "data.source", "data.proxy", "data.partition", "fleet.assignment", "method")
+PLUGS = ("task.model", "data.source", "data.proxy", "data.partition", "fleet.assignment", "method", "method.server")
 """Where a table is a name with options of its own."""
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError, DataError
+from potluck.core.fit import descends_plainly
 from potluck.core.form import form_of
 from potluck.core.made_up import runnable
 from potluck.core.method import Method
@@ -26,7 +27,7 @@ from potluck.core.random import seeded
 from potluck.core.ranges import MOST
 from potluck.core.recipe import Recipe, run_digest, table_digest, weights_digest
 from potluck.core.tensors import raw_bytes, state_of
-from potluck.core.types import Batch, Goal, Level, Task
+from potluck.core.types import Batch, Goal, Level, Task, Train
 from potluck.core.ways.step import TO_BE_CHOSEN, ways_of
 from potluck.parts.head import find_embeddings, find_head
 from potluck.parts.shrink.shrinkable import Shrinkable
@@ -104,6 +105,7 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     require_hashable(settings.method)
     levels, networks = make_levels(settings.fleet.levels), networks_of(model, facts.example[0])
     require_networks(settings.method, networks, levels)
+    require_steps(settings.method, settings.train)
     require_alike(proxy, facts)
     sizes = built_by(settings.method, networks, levels)
     (inputs,) = runnable(build(networks, sizes[0]), facts.example[:1])
@@ -120,6 +122,7 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
         goal=facts.goal,
         embeddings={} if facts.goal == "classes" else find_embeddings(largest, facts.classes),
         proxy=proxy,
+        clients=settings.fleet.clients,
     )
     recipe = Recipe(settings.method, task, settings.seed)
     kind = kind_of(recipe, nets)
@@ -158,6 +161,17 @@ def require_networks(method: Method, networks: Networks, levels: tuple[Level, ..
     missing = [level.name for level in levels if level.name not in networks.networks]
     if missing:
         raise ConfigError(f"model has no network for level '{missing[0]}'; it has {', '.join(networks.networks)}")
+
+
+def require_steps(method: Method, train: Train) -> None:
+    """Refuse settings with which a step is not w - η·g if the method needs it to be; weight decay is part of g."""
+    if not method.steps_plainly or (descends_plainly(replace(train, weight_decay=0.0)) and not train.clip):
+        return
+    name = "optimizer" if train.optimizer != "sgd" else "momentum" if train.momentum else "clip"
+    raise ConfigError(
+        f"[train] {name} is {getattr(train, name)!r}, but {type(method).__name__} needs plain steps w - lr * g: let "
+        "optimizer be 'sgd', and momentum and clip be 0"
+    )
 
 
 def require_alike(proxy: Examples | None, facts: Facts) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -109,6 +109,7 @@ def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, own
     for key in table:
         if key not in known:
             raise unknown_key(section, owner, key, known, origin)
+    require_nested(schema, table, section, origin)
     try:
         return validated(schema, table)
     except ConfigError as error:  # a check of the dataclass's own, which begins with the name of a setting
@@ -125,13 +126,52 @@ def read_table(schema: type[Schema], table: Mapping[str, Any], section: str, own
             raise explain(error, schema, table, section, owner, origin) from error
 
 
+def require_nested(schema: type[Any], table: Mapping[str, Any], section: str, origin: Origin) -> None:
+    """Check settings that are tables themselves: things of several kinds, each with a name and settings of its own."""
+    for key, value in table.items():
+        given = as_plain(value) if is_instance(value) else value
+        if not isinstance(given, Mapping) or not (known := things_of(schema, key)):
+            continue
+        inner, place = f"{section}.{key}", origin.place(section, key)
+        names, name = listed(known), given.get("name")
+        if name is None:
+            raise ConfigError(f"{origin.about(inner)}needs a 'name': {names}{place}")
+        if not isinstance(name, str) or name not in known:
+            raise ConfigError(f"{origin.about(inner)}name is {shown(name)}, but it should be {names}{place}")
+        read_table(known[name], given, inner, name, origin)
+
+
+def things_of(schema: type[Any], key: str) -> dict[str, type[Any]]:
+    """The dataclasses that a setting may be, by the name that tells them apart."""
+    kind = get_type_hints(schema).get(key)
+    found = [each for each in (get_args(kind) or (kind,)) if dataclasses.is_dataclass(each)]
+    return {each.name: each for each in found if isinstance(each, type) and hasattr(each, "name")}
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names to choose from.
+
+    >>> listed(["momentum", "yogi", "adam"])
+    "'momentum', 'yogi' or 'adam'"
+    """
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def is_instance(value: object) -> bool:
+    """Whether a value is settings itself, made in Python."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
 def validated(schema: type[Schema], table: Mapping[str, Any]) -> Schema:
     """Strict validation; as JSON, because an array is then taken for a tuple, and TOML has no tuples."""
     return TypeAdapter(schema).validate_json(json.dumps(table, default=as_plain), strict=True)
 
 
 def as_plain(value: Any) -> Any:
-    """What JSON takes, of a value that it does not: a number, of a scalar of NumPy's or PyTorch's."""
+    """What JSON takes, of a value that it does not: a table, of settings; a number, of NumPy's or PyTorch's scalar."""
+    if is_instance(value):
+        return as_table(value)
     return value.item() if getattr(value, "ndim", None) == 0 else str(value)
 
 
@@ -238,5 +278,5 @@ def as_table(instance: object) -> Table:
     """A dataclass's settings as a table, `None` (not given) left out."""
     assert dataclasses.is_dataclass(instance)
     values = {name: getattr(instance, name) for name in fields_of(type(instance))}
-    plain = json.loads(json.dumps(values))
+    plain = json.loads(json.dumps(values, default=as_plain))
     return {name: value for name, value in plain.items() if value is not None}

@@ -69,6 +69,14 @@ class Holders:
             return joined, [Band(*rows, share, False) for rows in rows_of(cut[0].runs)]
         return joined, bands(ratio, tuple(edges), cells, cut, dtype)
 
+    @property
+    def mask(self) -> Tensor:
+        """Which scalars anybody holds."""
+        mask = torch.from_numpy(self.weight > 0)
+        for dim, edges in enumerate(self.edges):
+            mask = mask.repeat_interleave(torch.tensor(edges).diff(), dim)
+        return mask
+
 
 Question = tuple[Holders, Cut, float, torch.dtype]
 

@@ -157,6 +157,12 @@ class HolderMean:
             result[name] = torch.where(held > 0, restore_type(total / held, old), old)
         return result
 
+    def held(self, name: str) -> Tensor:
+        """Which scalars of a tensor that is no whole numbers anybody holds, as far as clients do not wait."""
+        if name not in self.holders:
+            return torch.tensor(False)
+        return self.holders[name].mask.view(self.state[name].shape)
+
 
 def rows_weights(held: Sequence[Tensor | None], weights: Sequence[float], rows: int) -> Tensor:
     """The weight that every client has in every row of a tensor; None: it holds all of them."""

@@ -15,6 +15,7 @@ from potluck.parts.cut.choice import Choice
 from potluck.parts.cut.mean import HolderMean
 from potluck.parts.cut.plan import Plan
 from potluck.parts.labels import LOSSES, Masking, label_mask, label_rows
+from potluck.parts.server_optimizer import Optimizer, weights_of
 from potluck.parts.width.between import plan_between
 from potluck.parts.width.network import deployable, trainable
 from potluck.parts.width.per_size import PerSize, give_own, marked, own_names, own_plan, plain, require_trained
@@ -28,6 +29,7 @@ class WidthMethod(Method, ABC):
     static_norm: bool = True  # no batch-norm statistics in training; clients measure them for exported models
     masking: Masking = "zero"  # what becomes of the logits of classes a client lacks
     per_size: PerSize = "none"  # what is averaged only among clients of one size
+    server: Optimizer | None = None  # a step towards the mean, instead of the mean itself
 
     @abstractmethod
     def choice(self, ctx: Context) -> Choice:
@@ -41,7 +43,9 @@ class WidthMethod(Method, ABC):
         return level
 
     def init(self, ctx: Context) -> Tensors:
-        return give_own(state_of(self.network(ctx.task.largest, ctx)), own_names(ctx, self.per_size), ctx.task.levels)
+        net, own, levels = self.network(ctx.task.largest, ctx), own_names(ctx, self.per_size), ctx.task.levels
+        state = give_own(state_of(net), own, levels)
+        return state if self.server is None else state | self.server.begin(give_own(weights_of(net), own, levels))
 
     def distribute(self, state: Tensors, client: Client, ctx: Context) -> Tensors:
         return self.plan(client.level, ctx).take(state)
@@ -65,7 +69,7 @@ class WidthMethod(Method, ABC):
         mean = HolderMean(state)
         for update in updates:
             mean.add(update.payload, plan=self.plan(update.client.level, ctx), rows=label_rows(update.client, ctx))
-        return mean.result()
+        return mean.result() if self.server is None else self.server.step(state, mean)
 
     def export(self, state: Tensors, level: Level, ctx: Context) -> nn.Module:
         own = own_names(ctx, self.per_size)
