@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.core.data import Arrays, Holdings, Part, Pool, batches, count_batches, shuffled, stacked_batches
+from potluck.core.data import Arrays, Holdings, Part, Pool, batches, stacked_batches
 from potluck.core.errors import DataError
 from potluck.core.random import stream
 
@@ -173,9 +173,3 @@ def test_batches_of_several_clients_are_theirs_a_client_per_row(
         for client in range(clients):
             assert inputs[client].equal(alone[client][step][0])
             assert targets[client].equal(alone[client][step][1])
-
-
-@given(count=st.integers(0, 40), size=st.integers(1, 12))
-def test_batches_are_counted_as_they_are_made(count: int, size: int) -> None:
-    epochs = list(shuffled(count, size, 2, torch.Generator()))
-    assert sum(len(parts) for parts in epochs) == 2 * count_batches(count, size)

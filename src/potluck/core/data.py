@@ -89,16 +89,6 @@ def batch_sizes(count: int, size: int) -> list[int]:
     return sizes
 
 
-def count_batches(count: int, size: int) -> int:
-    """How many batches an epoch has.
-
-    >>> [count_batches(count, 4) for count in (0, 1, 4, 5, 6, 9)]
-    [0, 1, 1, 1, 2, 2]
-    """
-    full, left = divmod(count, size)
-    return full + (left > 0) - (left == 1 and full > 0)
-
-
 def batches(examples: Examples, size: int, epochs: int, rng: torch.Generator) -> Iterator[Batch]:
     """Shuffled training batches, every example once per epoch."""
     sizes = batch_sizes(len(examples), size)

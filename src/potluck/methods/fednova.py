@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from potluck.core.data import count_batches
+from potluck.core.data import batch_sizes
 from potluck.core.errors import ConfigError
 from potluck.core.means import NameMean
 from potluck.core.tensors import mean_type, restore_type
@@ -59,7 +59,7 @@ def weight_names(level: Level, ctx: Context) -> frozenset[str]:
 
 def path_length(client: Client, train: Train) -> float:
     """‖a_i‖₁ = (τ - ρ (1 - ρ^τ) / (1 - ρ)) / (1 - ρ) for τ steps with momentum ρ; τ without (FedNova, sec. 4)."""
-    steps, momentum = train.epochs * count_batches(client.size, train.batch_size), train.momentum
+    steps, momentum = train.epochs * len(batch_sizes(client.size, train.batch_size)), train.momentum
     return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
 
 
