@@ -111,10 +111,11 @@ def test_a_cohort_larger_than_the_fleet_is_said(tmp_path):
     assert note(tmp_path, "fleet.clients=4", "fleet.cohort=10") == []  # the default, which nobody chose
 
 
-def test_milestones_that_are_missing_are_said(tmp_path):
-    (said,) = note(tmp_path, "train.schedule=multistep")
-    assert said.startswith("[train] schedule is 'multistep', but there are no milestones")
-    assert note(tmp_path, "train.schedule=multistep", "train.milestones=[1]") == []
+def test_milestones_that_are_missing_are_refused(tmp_path):
+    told = r"^\[train\] schedule is 'multistep', but milestones is empty; name the rounds .*\(--set train.schedule\)$"
+    with pytest.raises(ConfigError, match=told):
+        read_config(write_config(tmp_path), ["train.schedule=multistep"])
+    read_config(write_config(tmp_path), ["train.schedule=multistep", "train.milestones=[1]"])
 
 
 def run_from_python(**settings):
@@ -124,7 +125,7 @@ def run_from_python(**settings):
 
 
 def test_python_warns_of_the_same():
-    with pytest.warns(UserWarning, match="cohort is 100"):
+    with pytest.warns(UserWarning, match="^cohort is 100, but there are only 4 clients"):
         run_from_python(cohort=100)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

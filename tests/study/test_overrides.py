@@ -150,3 +150,19 @@ def test_options_of_what_has_none(tmp_path):
         resolved(tmp_path, text=DIRICHLET.replace("dirichlet", "iid"))
     told = "[data.partition] iid takes no options; remove 'alpha', or use --set data.partition=iid"
     assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["data.partition.name=iid"], ("data.partition is 'iid' now: the options of 'dirichlet' are dropped (alpha)",)),
+        (["data.partition.name=dirichlet"], ()),
+        (["data.partition.name=balanced-dirichlet", "data.partition.alpha=2"], None),
+        (["data.partition.alpha=2", "data.partition.name=balanced-dirichlet"], ()),
+        (["data.partition=iid"], ()),
+        (["train.lr=1"], ()),
+    ],
+)
+def test_options_that_are_dropped_are_told(tmp_path, overrides, said):
+    notes = read_config(write_config(tmp_path, DIRICHLET), overrides).origin.notes
+    assert notes == said if said is not None else "of 'dirichlet' are dropped (alpha)" in notes[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli.options import AsJson, DataDir, Overrides, Trust
-from potluck.cli.show import console, in_bytes, quantity, table_of
+from potluck.cli.show import console, in_bytes, quantity, table_of, tell
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
 
@@ -47,7 +47,9 @@ def costs(
         from potluck.study.costs import cost_rows
         from potluck.study.experiment import from_config
 
-        experiment = from_config(read_config(config, overrides or [], trust), data_dir)
+        read = read_config(config, overrides or [], trust)
+        experiment = from_config(read, data_dir)
+        tell(read.origin.notes)
         batch_size = experiment.task.train.batch_size
         rows = cost_rows(experiment.method, experiment.site.context(0), measure)
     else:

@@ -9,7 +9,7 @@ import typer
 
 from potluck.cli.group import Commands
 from potluck.cli.options import ConfigPath, DataDir, Overrides, Trust
-from potluck.cli.show import console, in_bytes, require_svg, say
+from potluck.cli.show import console, in_bytes, require_svg, say, tell
 from potluck.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def partition(
     from potluck.study.config import read_config
     from potluck.study.experiment import from_config
 
-    experiment = from_config(read_config(config, overrides or [], trust), data_dir)
+    read = read_config(config, overrides or [], trust)
+    experiment = from_config(read, data_dir)
+    tell(read.origin.notes)
     examples, holdings = experiment.data, written_down(experiment.holdings)
     targets, classes = examples.labels(torch.arange(len(examples))), experiment.task.classes
     if picture is not None and targets.dim() == 1:  # before anything is printed: it may turn out to be unwritable

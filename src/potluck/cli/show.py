@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,12 @@ def progress_bar(title: str) -> Iterator[ProgressBar]:
 def say(sentence: str) -> None:
     """A sentence as it is: paths in it are neither broken nor coloured."""
     console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Sentences about what was asked, on stderr."""
+    for note in notes:
+        print(f"potluck: {note}", file=sys.stderr)
 
 
 def require_svg(picture: Path | None) -> None:

@@ -106,11 +106,11 @@ def read_config(path: Path, overrides: Iterable[str] = (), trust: bool = False) 
     Code that the file names, as in `my.module:net`, is refused unless you trust the file.
     """
     text = read_text(path)
-    table, changed = parse_toml(text, f"{path} is not valid TOML"), dict[str, str]()
+    table, changed, notes = parse_toml(text, f"{path} is not valid TOML"), dict[str, str](), list[str]()
     for override in overrides:
-        changed[apply_override(table, override, changed)] = override.partition("=")[2]
+        changed[apply_override(table, override, changed, notes)] = override.partition("=")[2]
     table.setdefault("name", path.stem)
-    return parse_config(table, Origin(path, text, changed, trust))
+    return parse_config(table, Origin(path, text, changed, trust, notes=tuple(notes)))
 
 
 def read_text(path: Path) -> str:
@@ -137,8 +137,8 @@ def parse_toml(text: str, complaint: str) -> Table:
         raise ConfigError(f"{complaint}: {error}") from error
 
 
-def apply_override(table: Table, override: str, typed: Collection[str] = ()) -> str:
-    """Set one `section.key=value` in a table; returns the key.
+def apply_override(table: Table, override: str, typed: Collection[str] = (), notes: list[str] | None = None) -> str:
+    """Set one `section.key=value` in a table; returns the key. What a user may not expect is added to the notes.
 
     Another name drops the options of the thing that had the name before, but for those that were typed as well.
     """
@@ -154,10 +154,15 @@ def apply_override(table: Table, override: str, typed: Collection[str] = ()) -> 
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {override}: '{section}' is {shown(inner)}, which has no settings of its own")
         table = inner
-    owner = ".".join(sections)
-    if last == "name" and owner in PLUGS and table.get("name") != value:
-        for option in [option for option in table if f"{owner}.{option}" not in typed]:
+    owner, before = ".".join(sections), table.get("name")
+    if last == "name" and owner in PLUGS and before not in (None, value):
+        dropped = [option for option in table if option != "name" and f"{owner}.{option}" not in typed]
+        for option in dropped:
             del table[option]
+        if dropped and notes is not None:
+            notes.append(
+                f"{owner} is {shown(value)} now: the options of {shown(before)} are dropped ({', '.join(dropped)})"
+            )
     table[last] = value
     return key.strip()
 
@@ -192,7 +197,7 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
         data=data,
         fleet=fleet,
         method=method,
-        train=read_table(Train, outline.train, "train", "", origin),
+        train=require_milestones(read_table(Train, outline.train, "train", "", origin), origin),
         engine=read_table(EngineSection, outline.engine, "engine", "", origin),
         guard=read_table(Guard, outline.guard, "guard", "", origin),
         recipe=outline.recipe,
@@ -201,6 +206,16 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
         method_name=method_name,
         origin=origin,
     )
+
+
+def require_milestones(train: Train, origin: Origin) -> Train:
+    """Refuse a rate that falls in steps, but never."""
+    if train.schedule == "multistep" and not train.milestones:
+        raise ConfigError(
+            f"{origin.about('train')}schedule is 'multistep', but milestones is empty; name the rounds at which the "
+            f"rate falls, such as [10, 20]{origin.place('train', 'schedule')}"
+        )
+    return train
 
 
 def read_plug(find: Callable[[str], Any], named: Named, section: str, origin: Origin) -> Any:

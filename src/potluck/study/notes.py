@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from potluck.study.schema import NOWHERE, Origin
 from potluck.study.settings import FleetSection, Settings
 
 
-def notes_on(settings: Settings) -> list[str]:
+def notes_on(settings: Settings, origin: Origin = NOWHERE) -> list[str]:
     """A sentence for each setting that has no effect or another one than it says."""
-    found, fleet, train = [], settings.fleet, settings.train
+    found, fleet = [], settings.fleet
     if isinstance(fleet.cohort, int) and fleet.cohort > fleet.clients and fleet.cohort != FleetSection.cohort:
         found.append(
-            f"[fleet] cohort is {fleet.cohort}, but there are only {fleet.clients} clients: all that are able take "
-            "part in every round"
-        )
-    if train.schedule == "multistep" and not train.milestones:
-        found.append(
-            "[train] schedule is 'multistep', but there are no milestones: the rate stays the same; set milestones to "
-            "the rounds at which it falls, such as [10, 20]"
+            f"{origin.about('fleet')}cohort is {fleet.cohort}, but there are only {fleet.clients} clients: all that "
+            "are able take part in every round"
         )
     return found
+
+
+def notes_on_names(names: Sequence[str]) -> list[str]:
+    """A sentence if clients are called by numbers, but by others than their own."""
+    if not names or not all(name.isdecimal() for name in names):
+        return []
+    numbers = {int(name) for name in names}
+    missing = next(number for number in range(len(numbers) + 1) if number not in numbers)
+    if missing == len(numbers):
+        return []
+    return [f"clients are called by their owners' numbers, which have gaps: there is no client '{missing}'"]

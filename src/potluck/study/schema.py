@@ -40,6 +40,7 @@ class Origin:
     overrides: Mapping[str, str] = dataclasses.field(default_factory=dict)  # key to text, from the command line
     trusted: bool = False  # whether the user vouches for all of it
     arguments: bool = False  # of a function in Python, where there are no sections
+    notes: tuple[str, ...] = ()  # what to say of the overrides
 
     def trusts(self, section: str, key: str) -> bool:
         """Whether code that a key names may run: the user vouches for the whole config, or typed this name."""
