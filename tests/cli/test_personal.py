@@ -219,8 +219,12 @@ def test_export_changes_nothing_in_a_run_that_was_cut_short(potluck, personal, p
         (["--client", "28"], "there is no client 28; they are numbered from 0 to 27"),
         (["--client", "-1"], "there is no client -1"),
         ([], "export needs a --level (big, same), a --ratio, such as 0.4, or a --client"),
-        (["--client", "1", "--level", "big"], "export needs a --level (big, same)"),
-        (["--client", "0", "--level", "big", "--ratio", "1"], "export needs a --level (big, same)"),
+        (["--client", "alice"], "client is 'alice', but clients of this run have no names"),
+        (
+            ["--client", "1", "--level", "big"],
+            "export takes one of --level, --ratio and --client, but there are --level",
+        ),
+        (["--client", "0", "--level", "big", "--ratio", "1"], "there are --level and --ratio and --client"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_in_a_sentence(potluck, finished, tmp_path, arguments, says):

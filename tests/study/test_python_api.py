@@ -33,6 +33,10 @@ def arrays(count=180):
     return inputs, inputs[:, :3].argmax(1)
 
 
+def broken(targets, clients, rng, owners):
+    raise KeyError("a slip")
+
+
 class Needy(MyNet):
     """It asks for something that nobody tells it."""
 
@@ -202,11 +206,12 @@ def test_an_unknown_level():
         ({"train": potluck.Train(lr=-1)}, ConfigError, "lr is -1"),
         ({"test": 1.5}, DataError, "test is 1.5"),
         ({"test": 0.0}, DataError, "test is 0.0"),
-        ({"data": None}, DataError, "data is a NoneType"),
+        ({"data": None}, DataError, "data is None; give data="),
         ({"data": "/no/such/folder"}, DataError, "there is no folder /no/such/folder"),
         ({"data": "digit"}, DataError, "no folder 'digit', and there is no data set 'digit'; did you mean 'digits'"),
         ({"proxy": "digit"}, DataError, "did you mean 'digits'"),
-        ({"data": {"alice": arrays()}}, DataError, r"dictionary with the key 'alice'.*owners=names.*'natural'"),
+        ({"data": {"alice": arrays()}}, DataError, "dictionary with the key 'alice'.*give it as clients= instead"),
+        ({"data": {}}, DataError, "data is a dictionary"),
         ({"data": (arrays()[0], torch.zeros(180, 3))}, DataError, "several labels for one example"),
         ({"levels": [1, 0.5]}, ConfigError, r"levels is \[1, 0.5\], but it should be a dictionary"),
         ({"levels": 0.5}, ConfigError, "levels is 0.5, but it should be a dictionary"),
@@ -217,7 +222,30 @@ def test_an_unknown_level():
         ({"guard": {"bund": 1.0}}, ConfigError, "did you mean 'bound'"),
         ({"method": 3}, ConfigError, "method is 3, but it should be a name"),
         ({"method": potluck.Method}, ConfigError, "should be a name, .* or an instance of a method"),
-        ({"partition": [[0, 1], [2]]}, ConfigError, r"partition is a list, .*function of \(targets, clients"),
+        ({"partition": [[0, 1], [2]]}, ConfigError, "gives examples to 2 clients, but clients is 6; leave it out"),
+        ({"partition": 3}, ConfigError, r"partition is a int, .*function of \(targets, clients"),
+        (
+            {"partition": lambda targets: [[0]]},
+            ConfigError,
+            r"<lambda>\(targets\), but it should take \(targets, clients",
+        ),
+        (
+            {"partition": broken},
+            DataError,
+            "the partition fails: broken in .*python_api.py.* raised KeyError: 'a slip'",
+        ),
+        (
+            {"test": (torch.zeros(9, 4), torch.arange(9) % 3)},
+            DataError,
+            "the test examples are float32:4, .* float32:5",
+        ),
+        ({"test": (torch.zeros(9, 5).long(), torch.arange(9) % 3)}, DataError, "the test examples are int64:5"),
+        ({"out": 3}, ConfigError, "out is 3, but it should be a path"),
+        (
+            {"train": potluck.Train(schedule="multistep")},
+            ConfigError,
+            "train: schedule is 'multistep', but milestones is",
+        ),
         ({"partition": lambda *_: [[0], [1]]}, DataError, "gives examples to 2 clients, but clients is 6"),
         ({"partition": lambda *_: [[0]] * 5 + [[144]]}, DataError, "gives example 144 .* from 0 to 143"),
         ({"partition": lambda *_: 7}, DataError, "the partition gives a int, but it should give a list"),
@@ -266,6 +294,15 @@ def test_a_partition_of_ones_own_may_return_lists():
 
     holdings = run(partition=by_turns, rounds=1).experiment.holdings
     assert [holdings.of(client).tolist() for client in range(6)] == [list(range(client, 144, 6)) for client in range(6)]
+
+
+def test_an_assignment_of_ones_own_may_be_a_plain_function(tmp_path):
+    def by_turns(clients, levels, round, seed):
+        return [client % len(levels) for client in range(clients)]
+
+    result = run(assignment=by_turns, rounds=1, out=tmp_path / "run")
+    assert {name: found["clients"] for name, found in result.metrics[0]["levels"].items()} == dict.fromkeys(LEVELS, 2)
+    assert "by_turns" in (tmp_path / "run" / "config.toml").read_text()
 
 
 def test_owners_by_name_are_clients():

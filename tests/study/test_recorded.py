@@ -116,7 +116,7 @@ def test_another_network(tmp_path):
 
 def test_a_run_from_python_whose_data_have_no_name(tmp_path):
     run(out=tmp_path / "run")
-    with pytest.raises(RunError, match=r"have no name.*resume=True gives it"):
+    with pytest.raises(RunError, match=r"came from Python.*resume=True gives a result that can export it"):
         potluck.load(tmp_path / "run", model=Net()).export(0.75)
 
 
@@ -208,3 +208,54 @@ def test_a_resumed_run_from_python_is_still_recognised(tmp_path):
     whole = run(**settings)
     resumed = run(**settings, out=tmp_path / "run", resume=True)
     assert alike(whole.export("watch"), resumed.export("watch"))
+
+
+def plain():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_a_size_between_the_levels_of_a_run_whose_data_have_no_name(tmp_path):
+    """Without batch norm nothing has to be measured, so that no data are needed."""
+    result = run(model=plain(), out=tmp_path / "run")
+    recorded = potluck.load(tmp_path / "run", model=plain())
+    assert recorded.export(0.75)[0].out_features == 6
+    assert alike(recorded.export(0.75), result.export(0.75))
+    with pytest.raises(KeyboardInterrupt):
+        run(model=plain(), out=tmp_path / "cut", watcher=StopAfter(1))
+    one = run(model=plain(), rounds=1)
+    assert alike(potluck.load(tmp_path / "cut", model=plain()).export("watch"), one.export("watch"))
+
+
+def test_a_size_between_the_levels_from_a_result_that_was_resumed(tmp_path):
+    same = Net()
+    result = run(model=same, out=tmp_path / "run")
+    resumed = run(model=same, out=tmp_path / "run", resume=True)
+    net = resumed.export(0.75, out=tmp_path / "net.safetensors")
+    assert net.hidden.out_features == 6
+    assert not net.training
+    assert alike(net, result.export(0.75))
+    assert alike(result.export(1.0), result.export("server"))
+    for wrong in (0, 1.5, None):
+        with pytest.raises(RunError, match="but it should be above 0 and at most 1"):
+            result.export(wrong)
+
+
+def test_a_partition_that_no_file_can_name_is_said(tmp_path):
+    lists = [range(0, 40), range(40, 72)]
+    run(model="lg-mlp", data="digits", partition=lists, clients=2, cohort=2, out=tmp_path / "run")
+    recorded = potluck.load(tmp_path / "run")
+    with pytest.raises(RunError, match=r"or who holds them did: .*resume=True gives a result that can export it"):
+        recorded.experiment  # noqa: B018
+
+
+def test_what_is_no_path(tmp_path):
+    with pytest.raises(ConfigError, match="run is 3, but it should be a path"):
+        potluck.load(3)
+    with pytest.raises(ConfigError, match="out is 3, but it should be a path"):
+        run(rounds=1).export("watch", out=3)
+    run(out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="data_dir is 3"):
+        potluck.load(tmp_path / "run", data_dir=3)
+    with pytest.raises(RunError, match=r"config.toml is a file of a run, but it should be the run's directory: "):
+        potluck.load(tmp_path / "run" / "config.toml")

@@ -22,7 +22,7 @@ from potluck.cli.inspect import inspect
 from potluck.cli.options import ConfigPath, DataDir, Overrides, Trust
 from potluck.cli.plan import plan
 from potluck.cli.ranks import ranks
-from potluck.cli.show import console, progress_bar, say, table_of
+from potluck.cli.show import console, progress_bar, say, table_of, tell
 from potluck.core.errors import ConfigError
 
 app = typer.Typer(
@@ -94,15 +94,14 @@ def run(
     from potluck.engines import make_engine
     from potluck.study.config import read_config
     from potluck.study.experiment import from_config
-    from potluck.study.notes import notes_on
+    from potluck.study.notes import notes_on, notes_on_names
     from potluck.study.resume import nothing_to_resume
     from potluck.study.run import execute
 
     read = read_config(config, overrides or [], trust)
     directory = out or Path("runs") / read.name
     experiment = from_config(read, data_dir)
-    for note in notes_on(read):
-        typer.echo(f"potluck: {note}", err=True)
+    tell([*read.origin.notes, *notes_on(read), *notes_on_names(experiment.names)])
     if resume and (sentence := nothing_to_resume(directory)):
         say(sentence)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # an operator's stop is as clean as Ctrl-C

@@ -17,7 +17,7 @@ def export(
     out: Annotated[Path, typer.Option(help="the file to write: .safetensors, .pt2 or .onnx")],
     level: Annotated[str | None, typer.Option(help="the device class")] = None,
     ratio: Annotated[float | None, typer.Option(help="or any size, as a share of the full network")] = None,
-    client: Annotated[int | None, typer.Option(help="or a client, if each has a model of its own")] = None,
+    client: Annotated[str | None, typer.Option(help="or a client, by number or name, if each has its own")] = None,
     data_dir: DataDir = None,
     trust: Trust = False,
 ) -> None:
@@ -32,11 +32,14 @@ def export(
 
     require_format(out)
     recorded = load(run, data_dir=data_dir, trust=trust)
-    asked = [which for which in (level, ratio, client) if which is not None]
-    if len(asked) != 1:
+    asked = {"--level": level, "--ratio": ratio, "--client": client}
+    given = [option for option, which in asked.items() if which is not None]
+    if len(given) > 1:
+        raise RunError(f"export takes one of --level, --ratio and --client, but there are {' and '.join(given)}")
+    if not given:
         levels = ", ".join(recorded.levels)
         raise RunError(f"export needs a --level ({levels}), a --ratio, such as 0.4, or a --client")
-    of = recorded.level(asked[0]) if client is None else client
+    of = recorded.client(client) if client is not None else recorded.level(level if level is not None else ratio or 0.0)
     if level is not None and out.suffix == WEIGHTS and recorded.run.model(level).exists():
         weights, rounds = recorded.run.finished_model(level)  # without its network, which only Python may have
         about = {"level": level, "rounds_done": rounds}

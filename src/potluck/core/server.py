@@ -35,10 +35,12 @@ class Failure:
     round: int  # counted from 1, as people do
     reason: str
     work: str = "train"  # what it was asked for
+    name: str = ""  # of the client, if clients have names
 
     def __str__(self) -> str:
         told = TOLD.get(self.work, TOLD["train"])
-        return f"client {self.client} ({self.level}) {told} round {self.round}: {self.reason}"
+        who = f"'{self.name}'" if self.name else self.client
+        return f"client {who} ({self.level}) {told} round {self.round}: {self.reason}"
 
 
 @dataclass

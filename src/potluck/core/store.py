@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -160,8 +160,8 @@ class Folder:
     still counts.
     """
 
-    def __init__(self, path: Path, rounds_done: int, run: str = "") -> None:
-        self.path, self.rounds_done, self.run = path, rounds_done, run
+    def __init__(self, path: Path, rounds_done: int, run: str = "", names: Sequence[str] = ()) -> None:
+        self.path, self.rounds_done, self.run, self.names = path, rounds_done, run, names
         found = survey(path, rounds_done, run)
         self.roll = found.roll
         try:
@@ -185,7 +185,8 @@ class Folder:
         if same_tensors(tensors, self.get(client)):
             return
         known = waits.exists() or place.exists()
-        save(waits, tensors, {"client": client, "run": self.run, "rounds_done": self.rounds_done + 1})
+        named = {"name": self.names[client]} if self.names else {}
+        save(waits, tensors, {"client": client, **named, "run": self.run, "rounds_done": self.rounds_done + 1})
         if not known:
             self.roll.add(client)
 

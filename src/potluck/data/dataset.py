@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
-from potluck.core.data import Examples
-from potluck.core.errors import DataError
+from potluck.core.data import Examples, Part, evenly_spaced
 from potluck.core.types import Goal
+from potluck.data.owners import Owners, owner_numbers, require_column
 
 
 @dataclass(frozen=True)
@@ -21,17 +19,21 @@ class Dataset:
     test: Examples
     classes: int
     goal: Goal = "classes"
-    owners: Tensor | Sequence[str | int] | None = None  # who each training example came from, by number or by name
+    owners: Owners | None = None  # who each training example came from, by number or by name
+    test_owners: Owners | None = None  # who each test example came from, called as in `owners`
 
     def owner_numbers(self) -> Tensor | None:
         """Who each training example came from, as a number; names are numbered in the order in which they appear."""
+        if self.test_owners is not None:
+            require_column(self.test_owners, len(self.test), "test_owners", "test examples")
         if self.owners is None:
             return None
-        if len(self.owners) != len(self.train):
-            raise DataError(
-                f"owners has {len(self.owners)} entries for {len(self.train)} training examples: name one for each"
-            )
-        if isinstance(self.owners, Tensor):
-            return self.owners
-        number = {owner: at for at, owner in enumerate(dict.fromkeys(self.owners))}
-        return torch.tensor([number[owner] for owner in self.owners])
+        return owner_numbers(self.owners, len(self.train), "owners", "training examples")
+
+    def scored_on(self, most: int) -> Dataset:
+        """The same with at most so many test examples."""
+        test, owners = evenly_spaced(self.test, most), self.test_owners
+        if owners is not None and test is not self.test and isinstance(test, Part):
+            column = owners.tolist() if isinstance(owners, Tensor) else list(owners)
+            owners = [column[at] for at in test.chosen.tolist()]
+        return replace(self, test=test, test_owners=owners)

@@ -44,9 +44,8 @@ def examples_from(data: Any) -> Arrays:
     if isinstance(data, Mapping):
         first = next(iter(data), "")
         raise DataError(
-            f"data is a dictionary with the key {first!r}, but it should be {KINDS}; if its keys are the clients, put "
-            "all examples together, say whose each is with potluck.Dataset(train, test, classes, owners=names), and "
-            "ask for partition='natural'"
+            f"data is a dictionary with the key {first!r}, but it should be {KINDS}; if its keys are the clients, give "
+            "it as clients= instead"
         )
     if callable(getattr(data, "take", None)) and callable(getattr(data, "labels", None)):
         inputs, targets = data.take(torch.arange(len(data)))

@@ -19,26 +19,29 @@ from potluck.core.guard import Guard
 from potluck.core.method import Method
 from potluck.core.types import Train
 from potluck.core.ways.step import Step
-from potluck.data.assignment import ASSIGNMENTS, assignment_named
-from potluck.data.partitions import PARTITIONS, Partition, partition_named
+from potluck.data.assignment import ASSIGNMENTS
+from potluck.data.dataset import Dataset
+from potluck.data.partitions import PARTITIONS, Natural, Partition
 from potluck.engines import make_engine
-from potluck.study.config import name_and_options, name_of
+from potluck.study.config import name_and_options, name_of, require_milestones
 from potluck.study.experiment import Experiment, assemble
+from potluck.study.files import as_path
 from potluck.study.given import (
-    as_dataset,
+    as_assignment,
     as_levels,
     as_method,
     as_model,
-    as_plug,
     as_proxy,
     as_settings,
     is_source,
     model_name,
 )
-from potluck.study.notes import notes_on
+from potluck.study.known import Divided, Lists, who_of
+from potluck.study.notes import notes_on, notes_on_names
 from potluck.study.recipes import Model
 from potluck.study.result import Result
 from potluck.study.resume import nothing_to_resume
+from potluck.study.roster import owners_digest
 from potluck.study.run import execute
 from potluck.study.schema import PYTHON, Table, as_table, read_table, shown
 from potluck.study.settings import EngineSection, FleetSection, Named, Seeded, Settings, TaskSection
@@ -50,14 +53,15 @@ ROUNDS = Rounds()
 def run(
     *,
     model: Model | Named,
-    data: Any,
+    data: Any = None,
     levels: Mapping[str, float],
-    clients: int,
+    clients: int | Mapping[str, Any] | None = None,
     rounds: int,
     method: Named | Method = "heterofl",
     test: Any = 0.2,
     proxy: Any = None,
-    partition: Named | Partition = "iid",
+    partition: Named | Partition | Lists | None = None,
+    owners: Any = None,
     assignment: Named | Assignment = "fixed",
     train: Train | Mapping[str, Any] | None = None,
     guard: Guard | Mapping[str, Any] | None = None,
@@ -82,6 +86,10 @@ def run(
     `data` is the name of a data set that Potluck knows, such as "digits", a `Dataset` of Potluck's, a pair of arrays or
     tensors, or any `torch.utils.data.Dataset` of (input, label) pairs; `test` is more of the same, or the share of your
     own data to hold out. `proxy` is more of the same that everybody may have, for methods that train on public data.
+    `clients` is how many clients the data are divided over, by `partition`. If they are known already, give the data of
+    each (`clients={"alice": data, …}`), the numbers of each client's examples (`partition=[[0, 5], …]`, or a dictionary
+    by name), or the owner of each example (`owners=["alice", …]`); a share to hold out is then one of each client's,
+    and `test` may be a dictionary by name.
     With `out` the run is recorded in that directory, and `resume=True` continues it after an interruption, or with
     more rounds.
     `step` says how training steps are run: "counted" chooses a fast way by what can be counted, "auto" times some ways
@@ -97,13 +105,15 @@ def run(
     >>> result.export("watch")[0]
     Linear(in_features=4, out_features=4, bias=True)
     """
-    if resume and not out:
+    place = None if out is None or out == "" else as_path(out, "out")
+    if resume and not place:
         raise ConfigError("resume is True, but out is not given; say with out= which directory holds the run")
     seed = read_table(Seeded, {"seed": seed}, "", "", PYTHON).seed
     if not isinstance(engine, str):
         raise ConfigError(f"engine is {shown(engine)}, but it should be 'local' or 'serial'")
     named = model_name(model)
-    dealt = as_plug(assignment_named, assignment, "assignment", "(clients, levels, round, seed)")
+    who = who_of(clients, data, partition, owners)
+    dealt = as_assignment(assignment)
     asked: dict[str, Table] = {
         "task": {
             "model": named if named is not None else name_of_object(model),
@@ -113,7 +123,7 @@ def run(
             "scored_clients": scored_clients,
         },
         "fleet": {
-            "clients": clients,
+            "clients": who.count,
             "levels": as_levels(levels),
             "cohort": cohort,
             "assignment": plug_table(dealt, ASSIGNMENTS),
@@ -124,33 +134,37 @@ def run(
         method=as_method(method),
         task=read_table(TaskSection, asked["task"], "task", "", PYTHON),
         fleet=read_table(FleetSection, asked["fleet"], "fleet", "", PYTHON),
-        partition=as_plug(partition_named, partition, "partition", "(targets, clients, rng, owners)"),
+        partition=who.rule,
         assignment=dealt,
-        train=as_settings(Train, train, "train"),
+        train=require_milestones(as_settings(Train, train, "train"), PYTHON),
         engine=read_table(EngineSection, asked["engine"], "engine", "", PYTHON),
         guard=as_settings(Guard, guard, "guard"),
         seed=seed,
     )
     watching = None if watcher is None else completed(watcher)
-    for note in notes_on(settings):
+    for note in notes_on(settings, PYTHON):
         warnings.warn(note, stacklevel=2)
     public = None if proxy is None else as_proxy(proxy)
-    examples = as_dataset(data, test, seed)
+    examples = who.dataset(data, test, seed)
     experiment = assemble(settings, as_model(model, examples, seed), examples, public)
-    config = recorded(experiment, data, proxy)
-    if resume and out and watcher is not None and (sentence := nothing_to_resume(Path(out))):
+    for note in notes_on_names(experiment.names):
+        warnings.warn(note, stacklevel=2)
+    by_name_alone = is_source(data) and isinstance(who, Divided)
+    config = recorded(experiment, data, proxy, None if by_name_alone else examples)
+    if resume and place and watcher is not None and (sentence := nothing_to_resume(place)):
         tell(sentence)
     running = make_engine(settings.engine.name, settings.engine.workers)
     try:
-        return execute(experiment, running, config, Path(out) if out else None, resume, watching)
+        return execute(experiment, running, config, place, resume, watching)
     finally:
         running.close()
 
 
-def recorded(experiment: Experiment, data: Any, proxy: Any) -> Table:
+def recorded(experiment: Experiment, data: Any, proxy: Any, given: Dataset | None) -> Table:
     """What is written down of an experiment that was put together in Python: names, where things have one."""
     settings = experiment.settings
     source = {"name": data} if is_source(data) else described(experiment.data)
+    whose = {"owners": owners_digest(given)} if given is not None and isinstance(settings.partition, Natural) else {}
     public = {"proxy": {"name": proxy}} if is_source(proxy) else {}
     return {
         "name": name_of(settings.task.model),
@@ -158,7 +172,7 @@ def recorded(experiment: Experiment, data: Any, proxy: Any) -> Table:
         "task": {**as_table(settings.task), "model": name_and_options(settings.task.model)},
         "data": {
             "source": source,
-            "partition": plug_table(settings.partition, PARTITIONS),
+            "partition": {**plug_table(settings.partition, PARTITIONS), **whose},
             **({} if is_source(data) else {"test_examples": len(experiment.test)}),  # a name says which they are
             **public,
         },

@@ -9,9 +9,11 @@ from torch import nn
 from potluck.core.copying import copied
 from potluck.core.desk import ready_model
 from potluck.core.errors import ConfigError
+from potluck.core.fleet import Fleet
+from potluck.core.recipe import Recipe
 from potluck.core.server import Ledger, Server
 from potluck.core.store import Store
-from potluck.core.types import Job, Level, Tensors
+from potluck.core.types import Context, Job, Level, Tensors
 from potluck.study.experiment import Experiment
 from potluck.study.scoring import measured
 
@@ -30,14 +32,13 @@ def level_model(experiment: Experiment, server: Server, state: Tensors, level: L
     return Deployed(ready_model(experiment.recipe, state, level, round, statistics, experiment.site.memo), level)
 
 
-def client_model(experiment: Experiment, state: Tensors, store: Store, id: int, round: int) -> Deployed:
+def client_model(recipe: Recipe, fleet: Fleet, state: Tensors, store: Store, id: int, ctx: Context) -> Deployed:
     """The model that one client has, with what stayed on it."""
-    fleet, ctx = experiment.fleet, experiment.site.context(round)
     if not 0 <= id < len(fleet):
         raise ConfigError(f"there is no client {id}; they are numbered from 0 to {len(fleet) - 1}")
-    dealt = fleet.deal(1, round)[0] if fleet.assignment.per_cohort else fleet.deal(len(fleet), round)[id]
-    client = fleet.client(id, fleet.levels[int(dealt)])
-    if not experiment.method.admits(client.level, ctx):
+    dealt = fleet.deal(1, ctx.round)[0] if fleet.assignment.per_cohort else fleet.deal(len(fleet), ctx.round)[id]
+    client, method = fleet.client(id, fleet.levels[int(dealt)]), recipe.method
+    if not method.admits(client.level, ctx):
         raise ConfigError(f"client {id} is of level '{client.level.name}', which does not take part: it has no model")
-    job = Job(client, round, experiment.method.distribute(state, client, ctx), "score", experiment.recipe.run)
-    return Deployed(copied(experiment.method.localize(job, ctx, store.get(id))).eval(), client.level)
+    job = Job(client, ctx.round, method.distribute(state, client, ctx), "score", recipe.run)
+    return Deployed(copied(method.localize(job, ctx, store.get(id))).eval(), client.level)

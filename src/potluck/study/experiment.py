@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
+from potluck.core.blame import foreign_failure
 from potluck.core.client import Site
-from potluck.core.data import AnyHoldings, Examples, Holdings, Pool, evenly_spaced
+from potluck.core.data import AnyHoldings, Examples, Holdings, Pool
 from potluck.core.desk import Desk
-from potluck.core.errors import ConfigError
+from potluck.core.errors import ConfigError, DataError, PotluckError
+from potluck.core.evaluate import LocalTest
 from potluck.core.fleet import Fleet
 from potluck.core.method import Method
 from potluck.core.random import seeded, stream
@@ -18,12 +22,14 @@ from potluck.core.recipe import Recipe
 from potluck.core.server import cohort_size, first_state
 from potluck.core.types import Level, Task
 from potluck.data.dataset import Dataset
-from potluck.data.local_test import LocalShare, local_share
-from potluck.data.partitions.cover import as_holdings
+from potluck.data.local_test import local_share, local_test
+from potluck.data.owners import clients_of
+from potluck.data.partitions.cover import as_holdings, holdings_by_client
 from potluck.parts.cost.level import LevelCost, level_cost
 from potluck.study.config import Config
 from potluck.study.networks import load_source
-from potluck.study.recipes import Facts, Model, make_recipe, named_networks
+from potluck.study.recipes import Facts, Model, make_recipe, named_networks, require_alike
+from potluck.study.roster import names_of, owners_called
 from potluck.study.settings import Settings
 
 
@@ -35,6 +41,7 @@ class Experiment:
     site: Site
     desk: Desk
     fleet: Fleet
+    names: tuple[str, ...] = ()  # of the clients, if they have some
 
     @property
     def recipe(self) -> Recipe:
@@ -83,19 +90,20 @@ class Experiment:
 
 def assemble(settings: Settings, model: Model, data: Dataset, proxy: Examples | None = None) -> Experiment:
     """Put an experiment together, and refuse at once what could only fail later."""
-    clients, seed = settings.fleet.clients, settings.seed
-    recipe = make_recipe(settings, model, facts_of(data), proxy)
-    targets = data.train.labels(torch.arange(len(data.train)))
-    dealt = settings.partition(targets, clients, stream(seed, "partition"), data.owner_numbers())
-    holdings = as_holdings(dealt, clients, len(targets))
-    share = local_part(data, holdings)
-    pool = Pool(data.train, holdings, data.test, share.holdings if share else None)
+    clients, seed, facts = settings.fleet.clients, settings.seed, facts_of(data)
+    require_alike("test", data.test, facts)
+    recipe = make_recipe(settings, model, facts, proxy)
+    targets, owners = data.train.labels(torch.arange(len(data.train))), data.owner_numbers()
+    holdings = as_holdings(dealt(settings, targets, owners), clients, len(targets))
+    called = owners_called(data, owners, settings.partition, holdings)
+    scored_by, local = local_part(data, holdings, called)
+    pool = Pool(data.train, holdings, data.test, scored_by)
     fleet = Fleet(recipe.task.levels, settings.assignment, pool, seed)
     dealt_to = cohort_size(settings.fleet.cohort, clients) if settings.assignment.per_cohort else clients
     fleet.deal(dealt_to, round=0)  # a mix that does not fit the levels is refused here
     device = usable(settings.engine.device)
-    desk = Desk(recipe, data.test, share.test if share else None, device)
-    experiment = Experiment(settings, Site(recipe, pool, device), desk, fleet)
+    desk = Desk(recipe, data.test, local, device)
+    experiment = Experiment(settings, Site(recipe, pool, device), desk, fleet, names_of(data, called))
     if not experiment.admitted():
         known = ", ".join(f"{level.name} ({level.ratio:g})" for level in recipe.task.levels)
         raise ConfigError(
@@ -110,7 +118,7 @@ def from_config(config: Config, data_dir: Path | None = None) -> Experiment:
     with seeded(config.seed, "model"):  # its file may make a network as well, as it is imported
         data = load_source(config.data.source, data_dir, origin=config.origin)
     if config.data.test_examples is not None:
-        data = replace(data, test=evenly_spaced(data.test, config.data.test_examples))
+        data = data.scored_on(config.data.test_examples)
     proxy = None
     if config.data.proxy is not None:
         with seeded(config.seed, "model"):
@@ -125,13 +133,36 @@ def facts_of(data: Dataset) -> Facts:
     return Facts(data.classes, data.goal, (torch.zeros_like(inputs), torch.zeros_like(targets)))
 
 
-def local_part(data: Dataset, holdings: AnyHoldings) -> LocalShare | None:
-    """Which client every test example belongs to. Where holdings are drawn when asked for, clients share examples, and
-    none is one client's; an example with a label for every position is of no class."""
+def dealt(settings: Settings, targets: Tensor, owners: Tensor | None) -> object:
+    """What the partition gives; one of the user's that fails is named."""
+    rng = stream(settings.seed, "partition")
+    try:
+        return settings.partition(targets, settings.fleet.clients, rng, owners)
+    except PotluckError:
+        raise
+    except Exception as error:
+        if not (failure := foreign_failure(error)):
+            raise  # a fault of ours
+        raise DataError(f"the partition fails: {failure}") from error
+
+
+def local_part(data: Dataset, holdings: AnyHoldings, called: Sequence[str]) -> tuple[Holdings | None, LocalTest | None]:
+    """Which client every test example belongs to, and what that client knows.
+
+    Test examples that came with their clients stay theirs. Where holdings are drawn when asked for, clients share
+    examples, and none is one client's; an example with a label for every position is of no class.
+    """
+    owner = clients_of(data.test_owners, called) if called and data.test_owners is not None else None
+    own = None if owner is None else holdings_by_client(owner, len(holdings))
     if data.goal != "classes" or not isinstance(holdings, Holdings):
-        return None
+        return own, None
     train, test = (each.labels(torch.arange(len(each))) for each in (data.train, data.test))
-    return local_share(train, holdings, test, data.classes) if train.dim() == 1 else None
+    if train.dim() != 1:
+        return own, None
+    if owner is not None:
+        return own, local_test(train, holdings, owner, data.classes)
+    share = local_share(train, holdings, test, data.classes)
+    return share.holdings, share.test
 
 
 def usable(device: str) -> str:

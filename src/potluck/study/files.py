@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from potluck.core.errors import RunError
-from potluck.study.schema import DEEPEST, Table
+from potluck.core.errors import ConfigError, RunError
+from potluck.study.schema import DEEPEST, Table, shown
 
 LARGEST = 1 << 22  # bytes of a settings or costs file: the largest config, with every default and a line per value
 MOST_DOTS = 2000  # of a line: TOML's reader takes time and memory that grow with the square of a dotted key's length
@@ -31,11 +31,11 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int = LARGEST) -> str:
     """The text of a file that is not larger than it should be."""
     with opened(path) as file:
-        if os.fstat(file.fileno()).st_size > LARGEST:
-            raise RunError(f"{path} is damaged: it has more than {LARGEST} bytes; restore it")
+        if os.fstat(file.fileno()).st_size > most:
+            raise RunError(f"{path} is damaged: it has more than {most} bytes; restore it")
         content = file.read()
     try:
         return content.decode("utf-8")
@@ -64,9 +64,9 @@ def toml_table(text: str) -> Table:
         raise ValueError("it has too many tables or arrays in each other") from error
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, most: int = LARGEST) -> Any:
     """What a JSON file of ours holds, or an error that names it."""
-    found = parsed(read_text(path), str(path))
+    found = parsed(read_text(path, most), str(path))
     require_shallow(found, path)
     return found
 
@@ -102,3 +102,10 @@ def is_number(value: Any) -> bool:
     (True, False, False, False)
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and -HUGE < value < HUGE
+
+
+def as_path(given: object, argument: str) -> Path:
+    """A path from what a user hands over."""
+    if not isinstance(given, str | os.PathLike):
+        raise ConfigError(f"{argument} is {shown(given)}, but it should be a path, as text or pathlib.Path")
+    return Path(given)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import partial, update_wrapper
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
+from torch import Tensor
 
 from potluck import methods
 from potluck.core.data import Arrays, Examples
 from potluck.core.errors import ConfigError, DataError
+from potluck.core.fleet import Assignment
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth
 from potluck.core.plug import unknown
 from potluck.core.random import seeded, stream
+from potluck.core.types import Level
 from potluck.data import sources
+from potluck.data.assignment import assignment_named
 from potluck.data.dataset import Dataset
 from potluck.data.own import examples_from
 from potluck.study.config import name_of, options_of, read_plug
@@ -66,7 +71,40 @@ def as_plug(find: Callable[[str], Any], given: Any, setting: str, arguments: str
             f"{setting} is a {type(given).__name__}, but it should be a name, a dictionary with a name and options, or "
             f"a function of {arguments}"
         )
+    require_arguments(given, setting, arguments)
     return given
+
+
+class OfFleet:
+    """A function of the user's as an assignment: it gives levels to the whole fleet."""
+
+    per_cohort: ClassVar[bool] = False
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        update_wrapper(self, function)  # a record has its name
+
+    def __call__(self, clients: int, levels: tuple[Level, ...], round: int, seed: int) -> Tensor:
+        return torch.as_tensor(self.function(clients, levels, round, seed))
+
+
+def as_assignment(given: Any) -> Assignment:
+    """An assignment by name, with its options, or a function of the user's."""
+    found = as_plug(assignment_named, given, "assignment", "(clients, levels, round, seed)")
+    return found if hasattr(found, "per_cohort") else OfFleet(found)
+
+
+def require_arguments(function: Callable[..., Any], setting: str, arguments: str) -> None:
+    """Refuse a function that does not take what it will be given."""
+    try:
+        taken = inspect.signature(function)
+    except (TypeError, ValueError):  # of some that are not written in Python nobody knows
+        return
+    try:
+        taken.bind(*arguments.split(", "))
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ConfigError(f"{setting} is {name}{taken}, but it should take {arguments}: {error}") from error
 
 
 def as_settings(schema: type[Checked], given: Any, section: str) -> Checked:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.blame import foreign_failure
-from potluck.core.errors import ConfigError, ModelError, PotluckError
+from potluck.core.errors import ConfigError, ModelError, PotluckError, RunError
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth, Networks
 from potluck.core.types import Context, Level, Task
@@ -32,6 +32,15 @@ def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:
         if not 0 < ratio <= 1:
             raise ConfigError(f"level '{name}' has the ratio {ratio!r}, but it should be above 0 and at most 1")
     return tuple(Level(name, float(ratio)) for name, ratio in levels.items())
+
+
+def level_of(ratio: float, levels: Mapping[str, float]) -> Level:
+    """A level of any ratio up to that of the largest."""
+    largest = max(levels.values())
+    if not isinstance(ratio, int | float) or not 0 < ratio <= largest:
+        text = f"{ratio:g}" if isinstance(ratio, int | float) else shown(ratio)
+        raise RunError(f"the ratio is {text}, but it should be above 0 and at most {largest:g}")
+    return Level(f"{ratio:g}", float(ratio))
 
 
 def built_by(method: Method, networks: Networks, levels: tuple[Level, ...]) -> list[Level]:

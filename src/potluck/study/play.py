@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from potluck.core.clock import Clock
@@ -14,7 +14,7 @@ from potluck.core.errors import RunError
 from potluck.core.fit import learning_rate
 from potluck.core.insight import Diagnoses
 from potluck.core.networks import unshare
-from potluck.core.server import Ledger, Server, draw_cohort, first_state
+from potluck.core.server import Failure, Ledger, Server, draw_cohort, first_state
 from potluck.core.store import Memory, Store
 from potluck.core.types import Client, Tensors
 from potluck.core.ways.way import Way
@@ -71,7 +71,9 @@ class Play:
             macs={cost.level: cost.macs for cost in costs},
             stacks={level: Way.called(way).stack for level, way in experiment.recipe.ways.items()},
             client_done=watcher.client_done,
-            client_failed=watcher.client_failed,
+            client_failed=naming(watcher.client_failed, experiment.names)
+            if experiment.names
+            else watcher.client_failed,
         )
         state = progress.state if progress else first_state(experiment.method, experiment.site.context(0))
         records = recording.records() if recording else []
@@ -193,7 +195,7 @@ def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored 
         "levels": levels,
         "clients": ledger.clients,
         "failures": len(ledger.failures),
-        "failed": [{"client": each.client, "level": each.level, "reason": each.reason} for each in ledger.failures],
+        "failed": [failed_table(each, experiment.names) for each in ledger.failures],
         "bytes_down": ledger.bytes_down,
         "bytes_up": ledger.bytes_up,
         "macs": ledger.macs,
@@ -202,3 +204,14 @@ def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored 
         "evaluation_failures": len(asked.failures),
         "learning_rate": learning_rate(experiment.task.train, round, experiment.task.rounds),
     }
+
+
+def failed_table(failure: Failure, names: Sequence[str]) -> Record:
+    """An update that was left out, in a round's line of the metrics."""
+    named = {"name": names[failure.client]} if names else {}
+    return {"client": failure.client, **named, "level": failure.level, "reason": failure.reason}
+
+
+def naming(tell: Callable[[Failure], None], names: Sequence[str]) -> Callable[[Failure], None]:
+    """`tell`, with the name of the client."""
+    return lambda failure: tell(replace(failure, name=names[failure.client]))

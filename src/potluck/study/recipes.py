@@ -106,7 +106,9 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     levels, networks = make_levels(settings.fleet.levels), networks_of(model, facts.example[0])
     require_networks(settings.method, networks, levels)
     require_steps(settings.method, settings.train)
-    require_alike(proxy, facts)
+    if proxy is not None:
+        require_alike("proxy", proxy, facts)
+        require_classes(proxy, facts.classes)
     sizes = built_by(settings.method, networks, levels)
     (inputs,) = runnable(build(networks, sizes[0]), facts.example[:1])
     nets = check_model(networks, sizes, inputs, facts.classes)
@@ -174,20 +176,25 @@ def require_steps(method: Method, train: Train) -> None:
     )
 
 
-def require_alike(proxy: Examples | None, facts: Facts) -> None:
-    """Refuse public examples that the networks could not take."""
-    if proxy is None:
+def require_alike(kind: str, examples: Examples, facts: Facts) -> None:
+    """Refuse proxy or test examples that the networks could not take."""
+    if not len(examples):
         return
-    inputs, targets = proxy.take(torch.tensor([0]))
+    inputs, targets = examples.take(torch.tensor([0]))
     for what, own, wanted in (("examples", inputs, facts.example[0]), ("labels", targets, facts.example[1])):
         if described(own) != described(wanted):
             raise DataError(
-                f"the proxy {what} are {described(own)}, but the clients' are {described(wanted)}: they should be alike"
+                f"the {kind} {what} are {described(own)}, but the clients' are {described(wanted)}: they should be "
+                "alike"
             )
+
+
+def require_classes(proxy: Examples, classes: int) -> None:
+    """Refuse public examples of other classes than the clients'."""
     highest = int(proxy.labels(torch.arange(len(proxy))).max())
-    if highest >= facts.classes:
+    if highest >= classes:
         raise DataError(
-            f"a proxy example has the label {highest}, but there are {facts.classes} classes; if the labels mean "
+            f"a proxy example has the label {highest}, but there are {classes} classes; if the labels mean "
             "something else, give them all the label 0"
         )
 

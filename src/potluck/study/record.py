@@ -5,6 +5,7 @@ costs.json             what each level costs
 tuning.json            the seconds of each way to train, if ways were timed
 metrics.jsonl          one line per round
 checkpoint/            the state after the last finished round
+clients.json           what the clients are called, if they were known before
 personal/              what stays on clients, a file each, if the method keeps anything there
 final.safetensors      the server's state at the end
 models/<level>.safetensors
@@ -33,9 +34,12 @@ from potluck.parts.cost.level import LevelCost
 from potluck.study.config import write_toml
 from potluck.study.files import is_number, read_json, read_toml
 from potluck.study.journal import read_records, sealed_records
+from potluck.study.roster import clients_digest, is_row
 from potluck.study.schema import Table
 from potluck.study.seal import OLD, Seal, identity, section
 from potluck.study.watchers import Record
+
+MOST_OF_CLIENTS = 1 << 28  # bytes of what is known of clients: a million of them, with a hundred labels each, take less
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,10 @@ class RunDirectory:
     @property
     def personal(self) -> Path:
         return self.path / "personal"
+
+    @property
+    def roster(self) -> Path:
+        return self.path / "clients.json"
 
     def model(self, level: str) -> Path:
         """Where the model of a level is, once the run is finished."""
@@ -126,7 +134,7 @@ class RunDirectory:
     def records(self) -> list[Record]:
         """The metrics, one record per finished round."""
         if not self.metrics.exists():
-            raise RunError(f"{self.path} holds no run: there is no {self.metrics}")
+            raise no_run(self.path, self.metrics)
         if not self.checkpoint.exists():
             return read_records(self.metrics)
         return sealed_records(self.metrics, self.seal())
@@ -142,6 +150,16 @@ class RunDirectory:
         if not all(map(is_cost, rows)):
             raise RunError(f"{self.counted} is of another version of Potluck; resuming the run counts them again")
         return [LevelCost(**row) for row in rows]
+
+    def clients(self) -> list[Table]:
+        """What is known of clients that have names, in their order; nothing if they have none."""
+        digest = section(self.settings(), "recipe").get("clients")
+        if digest is None:
+            return []
+        found = read_json(self.roster, MOST_OF_CLIENTS)
+        if not isinstance(found, list) or not all(map(is_row, found)) or clients_digest(found) != digest:
+            raise RunError(f"{self.roster} is not what the run wrote; restore it, or resume the run, which writes it")
+        return found
 
     def final_state(self, form: Form | None = None) -> tuple[Tensors, int]:
         """The server's state at the end, and the number of rounds."""
@@ -202,6 +220,12 @@ class RunDirectory:
         if not holds(self.counted, content):
             write_atomically(self.counted, content)
 
+    def write_clients(self, rows: Sequence[Table]) -> None:
+        """Write down who the clients are, unless it is there."""
+        content = "[\n{}\n]\n".format(",\n".join(map(json.dumps, rows))).encode()
+        if not holds(self.roster, content):
+            write_atomically(self.roster, content)
+
     def settle(self, ways: dict[str, str], timed: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """Write down how the run's clients are trained, and the seconds by which that was chosen, if it was."""
         config = read_toml(self.config)
@@ -236,3 +260,14 @@ def is_cost(row: object) -> bool:
 def holds(path: Path, content: bytes) -> bool:
     """Whether a file has just this content."""
     return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+
+
+def no_run(path: Path, missing: Path) -> RunError:
+    """Why a path is no run."""
+    if not path.is_file():
+        return RunError(f"{path} holds no run: there is no {missing}")
+    if RunDirectory(path.parent).metrics.exists():
+        return RunError(f"{path} is a file of a run, but it should be the run's directory: {path.parent}")
+    if path.suffix == ".toml":
+        return RunError(f"{path} is a config, not a run; `potluck run {path}` makes a run of it, a directory in runs/")
+    return RunError(f"{path} is a file, but a run is a directory")

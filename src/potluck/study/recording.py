@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from potluck.core.checkpoint import first_difference, save
@@ -28,12 +29,12 @@ class Recording:
     form: Form  # of the server's state, in every round
 
     @classmethod
-    def of(cls, standing: Standing) -> Recording:
+    def of(cls, standing: Standing, names: Sequence[str] = ()) -> Recording:
         """What goes on where a run stands, once its directory is ready for it."""
         files, progress = standing.run, standing.progress
         run, done = identity(read_toml(files.config)), progress.rounds_done if progress else 0
         journal = Journal(files.metrics, progress.seal.metrics_bytes if progress else 0)
-        return cls(files, run, journal, Folder(files.personal, done, run), standing.form)
+        return cls(files, run, journal, Folder(files.personal, done, run, names), standing.form)
 
     def records(self) -> list[Record]:
         """The rounds that are done."""

@@ -10,8 +10,10 @@ from potluck.core.clock import Clock
 from potluck.core.desk import ready_model
 from potluck.core.engine import Engine
 from potluck.core.errors import ConfigError, PotluckError, RunError
+from potluck.core.fleet import Fleet
 from potluck.core.form import form_of
 from potluck.core.networks import unshare
+from potluck.core.recipe import Recipe
 from potluck.core.server import Server, first_state
 from potluck.core.store import Reading
 from potluck.core.tensors import load, same_tensors
@@ -28,6 +30,7 @@ from potluck.study.record import RunDirectory
 from potluck.study.recording import Recording
 from potluck.study.result import Profile, Result
 from potluck.study.resume import Standing, look_at
+from potluck.study.roster import client_rows, clients_digest
 from potluck.study.schema import Table
 from potluck.study.seal import step_of
 from potluck.study.tuning import fastest, time_ways
@@ -52,14 +55,25 @@ def execute(
         return Play.begun(experiment, engine, costs, watcher, clock).to_the_end()
     run = RunDirectory(directory)
     with run.locked():
-        standing = look_at(run, {**config, "recipe": recipe_table(experiment.recipe)}, experiment, resume)
+        clients = known_clients(experiment)
+        recipe = {**recipe_table(experiment.recipe), **({"clients": clients_digest(clients)} if clients else {})}
+        standing = look_at(run, {**config, "recipe": recipe}, experiment, resume)
+        if clients:
+            run.write_clients(clients)
         if result := finished(standing, experiment, watcher):
             return result
         costs = experiment.costs()
         standing.begin(costs)
         experiment = tuned(experiment, engine, step_of(standing.config), costs, run, watcher, clock)
-        recording = Recording.of(standing)
+        recording = Recording.of(standing, experiment.names)
         return Play.begun(experiment, engine, costs, watcher, clock, recording, standing.progress).to_the_end()
+
+
+def known_clients(experiment: Experiment) -> list[Table]:
+    """What the run's directory says of clients that have names; labels only where each has a model of its own."""
+    if not experiment.names:
+        return []
+    return client_rows(experiment.fleet, experiment.names, with_labels=not experiment.method.shares_model)
 
 
 def finished(standing: Standing, experiment: Experiment, watcher: Watcher) -> Result | None:
@@ -130,17 +144,22 @@ def tuned(
 def model_so_far(experiment: Experiment, engine: Engine, run: RunDirectory, of: Level | int) -> Deployed:
     """The model of a level, or of a client, as of the last finished round of a run that is still going, or was cut
     short."""
-    form = form_of(first_state(experiment.method, experiment.site.context(0)))
-    progress, clock = run.progress(form), Clock()
+    if not isinstance(of, Level):
+        return client_so_far(experiment.recipe, experiment.fleet, run, of)
+    if not experiment.method.shares_model:
+        raise ConfigError("every client has a model of its own; say whose with --client")
+    progress, clock = run.progress(form_of(first_state(experiment.method, experiment.site.context(0)))), Clock()
     store = Reading(run.personal, progress.rounds_done, progress.seal.run)
     engine.open(experiment.site, experiment.desk, store, clock)
     server = Server(experiment.recipe, engine, experiment.settings.guard, clock)
-    round = progress.rounds_done - 1
-    if isinstance(of, Level):
-        if not experiment.method.shares_model:
-            raise ConfigError("every client has a model of its own; say whose with --client")
-        return level_model(experiment, server, progress.state, of, round)
-    if experiment.method.shares_model:
+    return level_model(experiment, server, progress.state, of, progress.rounds_done - 1)
+
+
+def client_so_far(recipe: Recipe, fleet: Fleet, run: RunDirectory, id: int) -> Deployed:
+    """The model of a client as of the last finished round of a run."""
+    if recipe.method.shares_model:
         raise ConfigError("clients of a level share a model; say which with --level")
+    progress = run.progress(form_of(first_state(recipe.method, recipe.context(0))))
     run.require_clients(progress.seal)
-    return client_model(experiment, progress.state, store, of, round)
+    store = Reading(run.personal, progress.rounds_done, progress.seal.run)
+    return client_model(recipe, fleet, progress.state, store, id, recipe.context(progress.rounds_done - 1))

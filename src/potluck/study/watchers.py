@@ -129,8 +129,9 @@ def left_out(metrics: Sequence[Record]) -> str:
     (reason, count), *others = Counter(each["reason"] for each, _ in failed).most_common()
     first, round = next((each, round) for each, round in failed if each["reason"] == reason)
     total = sum(record["clients"] for record in metrics)
+    who = f"'{first['name']}'" if "name" in first else first["client"]
     more = f"; {len(others)} other reason{'s are' if len(others) > 1 else ' is'} in the metrics" if others else ""
     return (
         f"{len(failed)} of {total} updates were left out. {count} times: {reason} "
-        f"(first client {first['client']} of level '{first['level']}' in round {round}){more}"
+        f"(first client {who} of level '{first['level']}' in round {round}){more}"
     )

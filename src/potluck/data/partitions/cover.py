@@ -58,6 +58,11 @@ def numbered(dealt: object, total: int) -> list[Tensor]:
             f"the partition gives a {type(dealt).__name__}, but it should give a list with the numbers of every "
             f"client's examples ({error})"
         ) from error
+    if any(one.dtype is torch.bool for one in lists):
+        raise DataError(
+            "the partition gives truth values, but it should give the numbers of every client's examples; "
+            "torch.nonzero makes these of those"
+        )
     every = torch.cat(lists) if lists else torch.empty(0)
     wrong = every[(every < 0) | (every >= total) | (every != every.long())]
     if len(wrong):

@@ -1,0 +1,207 @@
+"""Clients as `potluck.run` is told of them: a number of them, or who they are and what each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from potluck.core.errors import ConfigError, DataError
+from potluck.core.types import Goal
+from potluck.data import sources
+from potluck.data.dataset import Dataset
+from potluck.data.own import examples_from
+from potluck.data.owners import owner_name, owner_numbers
+from potluck.data.partitions import Natural, Partition, partition_named
+from potluck.data.partitions.cover import holdings_by_client, numbered
+from potluck.study.given import as_dataset, as_plug, is_source
+from potluck.study.held import Own, by_name, dataset_of, highest, read_client, require_like
+from potluck.study.schema import shown
+
+CLASSES: Goal = "classes"
+Lists = Sequence[Any] | Mapping[str, Any]
+"""The numbers of every client's examples, in order or by name."""
+
+
+class Who(Protocol):
+    """The clients of a run, before their data are read."""
+
+    @property
+    def count(self) -> Any:
+        """How many there are; checked with the other settings."""
+
+    @property
+    def rule(self) -> Partition:
+        """Who holds what of the data set."""
+
+    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+        """The data set, with owners if clients are known."""
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A number of clients, over which a rule divides the data."""
+
+    count: Any
+    rule: Partition
+
+    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+        if isinstance(test, Mapping):
+            raise ConfigError("test is a dictionary, but the clients have no names; give everybody's test examples")
+        return as_dataset(data, test, seed)
+
+
+@dataclass(frozen=True)
+class ByData:
+    """Each client's own data, by name."""
+
+    clients: Mapping[str, Any]
+    rule: Partition = field(default_factory=Natural)
+
+    @property
+    def count(self) -> int:
+        return len(self.clients)
+
+    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+        read = {name: read_client(name, given) for name, given in self.clients.items()}
+        first = next(iter(read))
+        for name, own in read.items():
+            require_like(read[first], f"client {first!r}", own.source, own.goal, f"client {name!r}")
+            if own.test is not None:
+                require_like(read[first], f"client {first!r}", own.test, own.goal, f"test of client {name!r}")
+        return dataset_of(read, test, seed, max(own.classes for own in read.values()))
+
+
+@dataclass(frozen=True)
+class ByNumber:
+    """The numbers of each client's examples."""
+
+    names: Sequence[str]
+    lists: Sequence[Any]
+    rule: Partition = field(default_factory=Natural)
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+        known = data if isinstance(data, Dataset) else sources.load(data) if is_source(data) else None
+        examples = known.train if known else examples_from(data)
+        clients = dict(zip(self.names, numbered(self.lists, len(examples)), strict=True))
+        require_own(clients, len(examples))
+        classes, goal = known.classes if known else highest(examples) + 1, known.goal if known else CLASSES
+        held = {name: Own(examples, index, classes, goal) for name, index in clients.items()}
+        return dataset_of(held, test, seed, classes, known.test if known else None)
+
+
+@dataclass(frozen=True)
+class ByOwner:
+    """The owner of each example."""
+
+    owners: Sequence[Any]
+    count: Any
+    rule: Partition
+
+    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+        examples = examples_from(data)
+        numbers = owner_numbers(self.owners, len(examples), "owners", "examples")
+        names = [owner_name(owner) for owner in dict.fromkeys(self.owners)]
+        holdings, classes = holdings_by_client(numbers, len(names)), highest(examples) + 1
+        held = {name: Own(examples, holdings.of(at), classes) for at, name in enumerate(names)}
+        return dataset_of(held, test, seed, classes)
+
+
+def who_of(clients: Any, data: Any, partition: Any, owners: Any) -> Who:
+    """The clients of a run, from what a user says of them; what contradicts itself is refused."""
+    if isinstance(clients, Mapping):
+        for name, given in (("data", data), ("partition", partition), ("owners", owners)):
+            if given is not None:
+                raise ConfigError(f"clients has the data of each client, so {name} should be left out")
+        return ByData(by_name(clients, "clients"))
+    if data is None:
+        raise DataError("data is None; give data=, or the data of each client, as in clients={'alice': data, …}")
+    if is_lists(partition):
+        return with_numbers(clients, partition, owners)
+    if owners is not None:
+        return with_owners(clients, data, partition, owners)
+    rule = as_rule("iid" if partition is None else partition)
+    if clients is None and isinstance(rule, Natural) and isinstance(data, Dataset) and data.owners is not None:
+        clients = len(torch.unique(owner_numbers(data.owners, len(data.train), "owners", "training examples")))
+    if clients is None:
+        raise ConfigError(
+            "clients is None, but it should be a number, or a dictionary with the data of each client; only with "
+            "owners= or lists of examples, as in partition=[[0, 5], …], it can be left out"
+        )
+    return Divided(clients, rule)
+
+
+def with_numbers(clients: Any, partition: Any, owners: Any) -> ByNumber:
+    """Clients whose examples are listed."""
+    if owners is not None:
+        raise ConfigError("partition lists the examples of each client, so owners should be left out")
+    if isinstance(partition, Mapping):
+        lists = by_name(partition, "partition")
+    else:
+        lists = {str(number): one for number, one in enumerate(partition)}
+    if not lists:
+        raise ConfigError("partition is empty, but it should list the examples of at least one client")
+    for name, one in lists.items():
+        if not hasattr(one, "__len__") or isinstance(one, str):
+            raise ConfigError(
+                f"partition has {shown(one)} for client {name!r}, but it should list the numbers of its examples; a "
+                "partition with options has a 'name'"
+            )
+    if clients is not None and clients != len(lists):
+        raise ConfigError(
+            f"partition gives examples to {len(lists)} clients, but clients is {shown(clients)}; leave it out"
+        )
+    return ByNumber(list(lists), list(lists.values()))
+
+
+def with_owners(clients: Any, data: Any, partition: Any, owners: Any) -> ByOwner:
+    """Clients that are the owners of the data."""
+    if isinstance(data, Dataset) or is_source(data):
+        raise ConfigError("owners goes with examples of your own; a potluck.Dataset has owners of its own")
+    rule = as_rule("natural" if partition is None else partition)
+    if isinstance(partition, str | Mapping) and not isinstance(rule, Natural):
+        raise ConfigError(
+            f"partition is {shown(partition)}, but owners says who holds what: leave one of them out, or ask for "
+            "'natural'"
+        )
+    if isinstance(owners, str) or not hasattr(owners, "__len__") or not hasattr(owners, "__iter__"):
+        raise ConfigError(f"owners is {shown(owners)}, but it should have the owner of each example, by name or number")
+    column = owners.tolist() if hasattr(owners, "tolist") else list(owners)
+    numbers = owner_numbers(column, len(column), "owners", "examples")
+    return ByOwner(column, len(torch.unique(numbers)) if clients is None else clients, rule)
+
+
+def as_rule(partition: Any) -> Partition:
+    """A partition by name, with its options, or a function of the user's."""
+    rule: Partition = as_plug(partition_named, partition, "partition", "(targets, clients, rng, owners)")
+    return rule
+
+
+def is_lists(partition: Any) -> bool:
+    """Whether this lists the examples of clients: no name, no dictionary with a name, no function."""
+    if isinstance(partition, Mapping):
+        return not isinstance(partition.get("name"), str)
+    return isinstance(partition, Sequence | np.ndarray | Tensor) and not isinstance(partition, str)
+
+
+def require_own(clients: Mapping[str, Tensor], total: int) -> None:
+    """Refuse a client without examples, and an example of two clients."""
+    for name, index in clients.items():
+        if not len(index):
+            raise DataError(f"partition gives client {name!r} no examples; leave it out, or give it some")
+    held = torch.cat(list(clients.values())).bincount(minlength=total)
+    if int(held.max()) > 1:
+        twice = int((held > 1).nonzero()[0])
+        holders = [name for name, index in clients.items() for _ in range(int((index == twice).sum()))]
+        raise DataError(
+            f"partition gives example {twice} to clients {holders[0]!r} and {holders[1]!r}, but an example is one "
+            "client's; a function may give it to both"
+        )
