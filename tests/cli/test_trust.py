@@ -22,6 +22,7 @@ PLACES = {
     "source": ('source = "digits"', 'source = "evil_parts:X"'),
     "model": ('name = "heterofl-cnn"', 'name = "evil_parts:X"'),
     "proxy": ('source = "digits"', 'source = "digits"\nproxy = "evil_parts:X"'),
+    "optimizer": ("[train]\n", '[train]\noptimizer = "evil_parts:X"\n'),
 }
 SHELL = '[data.source]\nname = "subprocess:run"\nargs = "touch ran.txt"\nshell = true\n'
 
@@ -71,6 +72,7 @@ RECORDED = {
     "source": ('[data.source]\nname = "digits"', '[data.source]\nname = "evil_parts:X"'),
     "model": ('name = "heterofl-cnn"', 'name = "evil_parts:X"'),
     "proxy": ("[data.source]", '[data.proxy]\nname = "evil_parts:X"\n\n[data.source]'),
+    "optimizer": ('[train.optimizer]\nname = "sgd"', '[train.optimizer]\nname = "evil_parts:X"'),
     "shell": ('[data.source]\nname = "digits"\n', SHELL),
 }
 
@@ -109,9 +111,11 @@ def test_a_strangers_config_runs_no_code(potluck, strange, tmp_path, command, pl
     assert not (tmp_path / MARK).exists()
 
 
-@pytest.mark.parametrize("option", ["task.model.width=0.5", "method.masking=zero", "data.source.recipe=plain"])
+@pytest.mark.parametrize(
+    "option", ["task.model.width=0.5", "method.masking=zero", "data.source.recipe=plain", "train.optimizer.eps=1"]
+)
 def test_an_option_that_was_typed_does_not_vouch_for_the_name_in_the_file(potluck, strange, tmp_path, option):
-    place = {"task": "model", "method": "method", "data": "source"}[option.partition(".")[0]]
+    place = {"task": "model", "method": "method", "data": "source", "train": "optimizer"}[option.partition(".")[0]]
     (tmp_path / "a.toml").write_text(CONFIG.replace(*PLACES[place]))
     told = potluck("costs", "a.toml", "--set", option)
     assert told.code == 2

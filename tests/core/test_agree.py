@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from small_sites import CLASSES, NARROW, WIDE, batch_normed, client_of, conv, job_for, mlp, normed, same, site_of
+from small_sites import (
+    CLASSES,
+    NARROW,
+    WIDE,
+    at_once,
+    batch_normed,
+    client_of,
+    conv,
+    job_for,
+    jobs_of,
+    mlp,
+    normed,
+    same,
+    site_of,
+)
 from torch import Tensor, nn
 
 from potluck import methods
 from potluck.core.client import Site, train_in
+from potluck.core.errors import ConfigError
+from potluck.core.fit import plain_loss
 from potluck.core.method import Method
 from potluck.core.tensors import copied, state_of
-from potluck.core.types import Client, Job, Level, Tensors, Train
+from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Train
 from potluck.core.ways import agree
 from potluck.core.ways.agree import agrees
 from potluck.core.ways.way import Way
@@ -53,6 +70,34 @@ def test_what_draws_random_numbers_is_not_stacked() -> None:
     assert agreeing(site_of(batch_normed, FjORD())) == ONE_BY_ONE
     dropping = site_of(lambda width: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(108, CLASSES)))
     assert agreeing(dropping) == ONE_BY_ONE
+
+
+class Whitened(torch.optim.SGD):
+    """Steps by what all numbers of a parameter have in common."""
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        for parameter in (each for group in self.param_groups for each in group["params"] if each.grad is not None):
+            parameter.add_(parameter.grad / parameter.grad.norm(), alpha=-0.1)
+
+
+@dataclass(frozen=True)
+class OwnSteps(Method):
+    """A method whose phase has an optimiser of its own."""
+
+    def phases(self, job: Job, ctx: Context, personal: Tensors) -> list[Phase]:
+        return [Phase(plain_loss, train=Train(optimizer=Whitened))]
+
+
+def test_an_optimiser_that_may_mix_clients_is_not_stacked() -> None:
+    assert agreeing(site_of(mlp, settings=Train(optimizer=Whitened))) == ONE_BY_ONE
+    assert agreeing(site_of(mlp, OwnSteps())) == ONE_BY_ONE
+    assert agreeing(site_of(mlp, settings=Train(optimizer="adagrad"))) == WAYS
+    site = site_of(mlp, settings=Train(optimizer=Whitened))
+    with pytest.raises(
+        ConfigError, match=r"not known that .*Whitened steps each number by itself; choose engine\.step"
+    ):
+        at_once(site, jobs_of(site))
 
 
 class Idle(nn.Module):

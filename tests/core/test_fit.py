@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -41,6 +42,56 @@ def test_multistep_multiplies_at_every_milestone(round: int, rate: float) -> Non
 @pytest.mark.parametrize(("round", "rate"), [(0, 0.4), (1, 0.2 * (1 + math.sqrt(0.5))), (2, 0.2), (4, 0.0)])
 def test_cosine_falls_by_half_a_wave(round: int, rate: float) -> None:
     assert learning_rate(Train(lr=0.4, schedule="cosine"), round, rounds=4) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("round", "rate"), [(0, 0.4), (1, 0.3), (3, 0.1), (4, 0.0)])
+def test_linear_falls_in_equal_steps(round: int, rate: float) -> None:
+    assert learning_rate(Train(lr=0.4, schedule="linear"), round, rounds=4) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("round", "rate"), [(0, 0.4), (1, 0.2), (3, 0.05)])
+def test_exponential_multiplies_in_every_round(round: int, rate: float) -> None:
+    assert learning_rate(Train(lr=0.4, schedule="exponential", decay=0.5), round, rounds=4) == pytest.approx(rate)
+
+
+def test_factors_are_those_of_a_list_or_a_function() -> None:
+    listed = [learning_rate(Train(lr=0.5, schedule=(1.0, 0.5, 0.25)), round, 5) for round in range(5)]
+    assert listed == [0.5, 0.25, 0.125, 0.125, 0.125]  # after the last one it stays
+    assert [learning_rate(Train(lr=0.5, schedule=lambda round: 2.0**-round), round, 5) for round in range(3)] == [
+        0.5,
+        0.25,
+        0.125,
+    ]
+
+
+SCHEDULES = ("constant", "multistep", "cosine", "linear", "exponential")
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(0, 6), st.integers(1, 12))
+def test_a_warm_up_rises_to_the_rate_and_falling_begins_after_it(schedule: Any, warmup: int, rounds: int) -> None:
+    train = Train(lr=0.4, schedule=schedule, warmup=warmup, milestones=(100,), decay=0.5)
+    rates = [learning_rate(train, round, warmup + rounds) for round in range(warmup + rounds)]
+    assert rates[:warmup] == pytest.approx([0.4 * (round + 1) / (warmup + 1) for round in range(warmup)])
+    bare = replace(train, warmup=0)
+    assert rates[warmup:] == [learning_rate(bare, round, rounds) for round in range(rounds)]
+    assert min(rates) > 0
+
+
+def test_schedules_that_name_rounds_count_those_of_a_warm_up() -> None:
+    stepped = Train(lr=1.0, schedule="multistep", milestones=(1, 3), decay=0.5, warmup=1)
+    assert [learning_rate(stepped, round, 4) for round in range(4)] == [0.5, 0.5, 0.5, 0.25]
+    assert [learning_rate(Train(lr=1.0, schedule=(1.0, 0.5), warmup=3), round, 4) for round in range(4)] == [
+        0.25,
+        0.25,
+        0.375,
+        0.5,
+    ]
+
+
+def test_a_warm_up_may_be_longer_than_the_run() -> None:
+    for schedule in SCHEDULES:
+        train = Train(lr=1.0, schedule=schedule, warmup=9)  # type: ignore[arg-type]
+        assert learning_rate(train, 2, rounds=3) == pytest.approx(0.3)
 
 
 def test_a_constant_rate_knows_no_milestones() -> None:
@@ -141,7 +192,8 @@ def test_a_parameter_may_have_its_first_gradient_later_than_others(train: Train,
 
 
 @pytest.mark.parametrize(
-    "train", [replace(PLAIN, lr=0.1), Train(lr=0.1, weight_decay=0.1), Train("adam", 0.1, weight_decay=0.1)]
+    "train",
+    [replace(PLAIN, lr=0.1), Train(lr=0.1, momentum=0.9, weight_decay=0.1), Train("adam", 0.1, weight_decay=0.1)],
 )
 def test_single_operations_for_all_parameters_give_what_one_after_the_other_gives(train: Train) -> None:
     kind = torch.optim.Adam if train.optimizer == "adam" else torch.optim.SGD

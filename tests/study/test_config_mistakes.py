@@ -73,7 +73,7 @@ def test_unknown_option_of_a_named_thing(tmp_path, old, new, names):
         ("lr = 0.05", "lr = -1", "[train] lr is -1, but it should be a finite number above 0"),
         ("lr = 0.05", "lr = nan", "[train] lr is nan, but it should be a finite number above 0"),
         ("lr = 0.05", "lr = inf", "[train] lr is inf, but it should be a finite number above 0"),
-        ("lr = 0.05", 'optimizer = "adm"', "[train] optimizer is 'adm', but it should be 'sgd' or 'adam'"),
+        ("lr = 0.05", 'optimizer = "adm"', "[train] there is no optimizer 'adm'; did you mean 'adam'?"),
         ("clients = 14", 'clients = "all"', "[fleet] clients is 'all', but it should be a whole number"),
         ("cohort = 3", "cohort = 0", "[fleet] cohort is 0, but it should be a whole number of clients (10) or a share"),
         (

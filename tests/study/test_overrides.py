@@ -6,6 +6,8 @@ from small_experiment import SMALL, write_config
 from potluck.core.errors import ConfigError
 from potluck.study.config import read_config
 
+ADAGRAD = {"name": "adagrad", "lr_decay": 0.0, "initial_accumulator_value": 0.0, "eps": 1e-10}
+
 
 def resolved(folder, *overrides, text=SMALL):
     return read_config(write_config(folder, text), overrides).resolved()
@@ -26,9 +28,10 @@ def look_up(table, key):
         ("train.epochs=7", 7),
         ("seed=42", 42),
         ("method.scaler=false", False),
-        ("train.optimizer=adam", "adam"),
-        ('train.optimizer="adam"', "adam"),
-        ("train.optimizer='adam'", "adam"),
+        ("train.optimizer=adagrad", ADAGRAD),
+        ('train.optimizer="adagrad"', ADAGRAD),
+        ("train.optimizer='adagrad'", ADAGRAD),
+        ("train.schedule=[1, 0.5]", [1.0, 0.5]),
         ("name=a run = of mine", "a run = of mine"),
         ("method.masking=-inf", "-inf"),
         ("train.milestones=[10, 20]", [10, 20]),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from small_experiment import SMALL, write_config
 
 from potluck.cli.demo import EVERYBODY, RUNS, demo_config
+from potluck.core.fit import MOMENTUM
 from potluck.core.guard import Guard
 from potluck.core.types import Train
 from potluck.methods.heterofl import HeteroFL
@@ -30,7 +31,8 @@ def test_every_default_is_written_out(tmp_path):
     assert {*found["method"], "server"} == {"name", *(field.name for field in fields(HeteroFL))}  # there is no server
     assert found["data"]["partition"]["name"] == "iid"
     assert found["fleet"]["assignment"]["name"] == "fixed"
-    assert found["train"]["momentum"] == Train().momentum
+    assert found["train"]["momentum"] == MOMENTUM
+    assert found["train"]["optimizer"] == {"name": "sgd", "nesterov": False}
     assert found["guard"] == {"bound": Guard().bound}
     assert found["task"]["scored_clients"] == 100
     assert "proxy" not in found["data"]  # there are none
@@ -97,7 +99,12 @@ tables = st.fixed_dictionaries(
             {},
             optional={
                 "lr": st.floats(0, 1e30, exclude_min=True),
-                "optimizer": st.sampled_from(["sgd", "adam"]),
+                "optimizer": st.sampled_from(["sgd", "adam", "adamw", "adagrad", "rmsprop"])
+                | st.builds(dict, name=st.sampled_from(["adam", "rmsprop"]), eps=st.floats(0, 1e30)),
+                "accumulate": st.integers(1, 10**9),
+                "warmup": st.integers(0, 10**9),
+                "schedule": st.sampled_from(["cosine", "linear", "exponential"])
+                | st.lists(st.floats(0, 1e30), min_size=1, max_size=4),
                 "milestones": st.lists(st.integers(0, 1000), max_size=3),
                 "weight_decay": st.floats(0, 1),
             },

@@ -65,11 +65,11 @@ def of_model(
 ) -> tuple[int, list[Row]]:
     """The costs of a network without an experiment; settings come from --set alone."""
     from potluck import methods
-    from potluck.core.types import Train
     from potluck.study.config import apply_override, read_plug
     from potluck.study.costs import costs as count_costs
     from potluck.study.costs import named_model
-    from potluck.study.schema import TYPED, Table, read_table
+    from potluck.study.schema import TYPED, Table
+    from potluck.study.training import read_train
 
     settings: Table = {section: {} for section in SETTABLE}
     for override in overrides:
@@ -77,7 +77,7 @@ def of_model(
         if section not in SETTABLE:
             raise ConfigError(f"--set {override}: without a config, {unknown('section', section, SETTABLE)}")
     factory, example = named_model(model, input, classes, settings["model"])
-    train = read_table(Train, settings["train"], "train", "", TYPED)
+    train = read_train(settings["train"], TYPED, rounds=1)
     find = partial(methods.find, trusted=True)
     chosen = read_plug(find, {"name": method, **settings["method"]}, "method", TYPED)
     return train.batch_size, count_costs(factory, parse_levels(levels), example, chosen, train, measure)

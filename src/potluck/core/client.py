@@ -53,14 +53,14 @@ class Site:
         """What a client trains on in one of its phases."""
         settings = phase.train or self.recipe.task.train
         source, rng = self.drawn(job, number, phase)
-        stream = batches(source, settings.batch_size, settings.epochs, rng)
+        stream = batches(source, settings.batch_size * settings.accumulate, settings.epochs, rng)
         return stream if self.device == HOST else self.moved(stream)
 
     def stacked_batches(self, asked: Sequence[tuple[Job, Phase]], number: int) -> Iterator[Batch]:
         """What several clients train on in one of their phases, a client per row."""
         settings = asked[0][1].train or self.recipe.task.train
         drawn = [self.drawn(job, number, phase) for job, phase in asked]
-        stream = stacked_batches(drawn, settings.batch_size, settings.epochs)
+        stream = stacked_batches(drawn, settings.batch_size * settings.accumulate, settings.epochs)
         return stream if self.device == HOST else self.moved(stream)
 
     def drawn(self, job: Job, number: int, phase: Phase) -> tuple[Examples, torch.Generator]:

@@ -11,18 +11,36 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from potluck.core.data import batch_sizes
 from potluck.core.logits import logits_of
+from potluck.core.optimizers import make
 from potluck.core.types import Batch, Phase, Tensors, Train
+
+MOMENTUM = 0.9  # of SGD, if the settings do not say
 
 
 def learning_rate(train: Train, round: int, rounds: int) -> float:
-    """The rate of a round (0-based): constant, stepped at milestones, or lr/2 (1 + cos πt/T)."""
+    """The rate of a round (0-based): the schedule's, which rises in equal steps while warming up.
+
+    A schedule that names rounds counts all of them. One that falls, as lr/2 (1 + cos πt/T) does, begins after warming
+    up.
+    """
+    rate, passed, left = train.lr, max(0, round - train.warmup), max(1, rounds - train.warmup)
     if train.schedule == "multistep":
-        return train.lr * train.decay ** sum(round >= milestone for milestone in train.milestones)
-    if train.schedule == "cosine":
-        return train.lr / 2 * (1 + math.cos(math.pi * round / rounds))
-    return train.lr
+        rate *= train.decay ** sum(round >= milestone for milestone in train.milestones)
+    elif train.schedule == "cosine":
+        rate = rate / 2 * (1 + math.cos(math.pi * passed / left))
+    elif train.schedule == "linear":
+        rate *= 1 - passed / left
+    elif train.schedule == "exponential":
+        rate *= train.decay**passed
+    elif isinstance(train.schedule, tuple):
+        rate *= train.schedule[min(round, len(train.schedule) - 1)]
+    elif callable(train.schedule):
+        rate *= train.schedule(round)
+    return rate * min(1.0, (round + 1) / (train.warmup + 1))
 
 
 def in_round(train: Train, round: int, rounds: int) -> Train:
@@ -33,7 +51,13 @@ def in_round(train: Train, round: int, rounds: int) -> Train:
 
 def descends_plainly(train: Train) -> bool:
     """Whether a step is w - η·g: nothing but the gradient, and nothing to remember."""
-    return train.optimizer == "sgd" and not (train.momentum or train.weight_decay)
+    still = train.momentum == 0 and train.weight_decay == 0 and train.rule.kind is torch.optim.SGD
+    return still and not any(value for _, value in train.rule.options)
+
+
+def steps_of(examples: int, train: Train) -> int:
+    """How many steps a client with so many examples takes in a round."""
+    return train.epochs * len(batch_sizes(examples, train.batch_size * train.accumulate))
 
 
 class Optimizer(Protocol):
@@ -76,11 +100,12 @@ def optimizer_of(named: Iterable[tuple[str, Tensor]], decays: Callable[[str], bo
     ]
     groups = [group for group in groups if group["params"]]
     real = all(p.device.type != "meta" for _, p in named)
-    if train.optimizer == "adam":
-        return torch.optim.Adam(groups, lr=train.lr, fused=real)
-    if train.momentum:
-        return torch.optim.SGD(groups, lr=train.lr, momentum=train.momentum, foreach=True)
-    return torch.optim.SGD(groups, lr=train.lr, fused=real)
+    if train.rule.kind is not torch.optim.SGD:
+        return make(train.rule, groups, train.lr, train.momentum, real)
+    momentum = MOMENTUM if train.momentum is None else train.momentum
+    if momentum:
+        return torch.optim.SGD(groups, lr=train.lr, momentum=momentum, foreach=True, **dict(train.rule.options))
+    return torch.optim.SGD(groups, lr=train.lr, fused=real, **dict(train.rule.options))
 
 
 @contextmanager
@@ -97,7 +122,10 @@ def frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
 
 
 def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> None:
-    """Train a network in place on a stream of batches, one optimiser step per batch, at the settings' own rate."""
+    """Train a network in place on a stream of batches, one optimiser step per batch, at the settings' own rate.
+
+    If gradients are accumulated, each batch of the stream is several, and goes through the network in pieces.
+    """
     with frozen(p for name, p in net.named_parameters() if p.requires_grad and not phase.trains(name)):
         named = [(name, p) for name, p in net.named_parameters() if p.requires_grad]
         optimizer = optimizer_of(named, phase.decays, train)
@@ -105,10 +133,26 @@ def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> 
         net.train()
         for batch in stream:
             optimizer.zero_grad()
-            phase.loss(net, batch, phase.extra).backward()
+            if train.accumulate == 1:
+                phase.loss(net, batch, phase.extra).backward()
+            else:
+                for piece, share in pieces(batch, train.batch_size):
+                    (phase.loss(net, piece, phase.extra) * share).backward()
             if train.clip:
                 nn.utils.clip_grad_norm_(trained, train.clip)
             optimizer.step()
+
+
+def pieces(batch: Batch, size: int, dim: int = 0) -> Iterator[tuple[Batch, float]]:
+    """A batch in pieces of so many examples, each with its share of all examples.
+
+    A single leftover example joins the piece before it: batch norm cannot train on one.
+    """
+    leaves, form = tree_flatten(batch)
+    count = leaves[0].shape[dim]
+    sizes = batch_sizes(count, size)
+    for piece in zip(*(leaf.split(sizes, dim) for leaf in leaves), strict=True):
+        yield tree_unflatten(piece, form), piece[0].shape[dim] / count
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

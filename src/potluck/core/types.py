@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import torch
-from annotated_types import Interval
+from annotated_types import Interval, MinLen
 from torch import Tensor, nn
 
 from potluck.core.memo import Memo
 from potluck.core.networks import Networks, share_frozen
+from potluck.core.optimizers import Rule, rule_of
 from potluck.core.random import seeded, stream
 from potluck.core.ranges import LARGEST, Count, Factor, Index, Should
 
@@ -50,20 +52,38 @@ class Client:
     turn: int | None = field(default=None, compare=False)  # requests to train before this one; None if it only receives
 
 
+Factors = Annotated[tuple[Factor, ...], MinLen(1)]
+Schedule = Annotated[
+    Literal["constant", "multistep", "cosine", "linear", "exponential"] | Factors | Callable[[int], float],
+    Should(
+        "'constant', 'multistep', 'cosine', 'linear', 'exponential', or a list of factors from 0 to 1e30, one for "
+        "each round"
+    ),
+]
+"""How the rate changes from round to round: by name, or by the factors that it is multiplied with."""
+
+
 @dataclass(frozen=True)
 class Train:
     """How every client trains. The defaults are HeteroFL's MNIST recipe."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: str | Mapping[str, Any] | Rule | Callable[..., torch.optim.Optimizer] = "sgd"
     lr: Annotated[float, Interval(gt=0, le=LARGEST), Should("a finite number above 0, at most 1e30")] = 0.01
-    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
+    momentum: Annotated[float, Interval(ge=0, lt=1)] | None = None  # if not given, 0.9 for SGD, else the class's own
     weight_decay: Factor = 5e-4
     clip: Factor = 1.0  # bound on the gradient's global L2 norm; 0 leaves it alone
     epochs: Count = 5
     batch_size: Count = 10
-    schedule: Literal["constant", "multistep", "cosine"] = "constant"
+    accumulate: Count = 1  # batches whose gradients make one step
+    schedule: Schedule = "constant"
     milestones: tuple[Index, ...] = ()  # rounds at which "multistep" multiplies the rate by `decay`
     decay: Annotated[float, Interval(gt=0, le=1)] = 0.1
+    warmup: Index = 0  # rounds in which the rate rises to what it should be
+
+    @cached_property
+    def rule(self) -> Rule:
+        """What `optimizer` means."""
+        return rule_of(self.optimizer)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from potluck.core.data import batch_sizes
 from potluck.core.errors import ConfigError
+from potluck.core.fit import MOMENTUM, steps_of
 from potluck.core.means import NameMean
 from potluck.core.tensors import mean_type, restore_type
 from potluck.core.threads import one_thread
@@ -38,10 +39,11 @@ class FedNova(OneNetwork):
     paper: ClassVar[str] = "Wang et al.: Tackling the Objective Inconsistency Problem (NeurIPS 2020)"
 
     def init(self, ctx: Context) -> Tensors:
-        if ctx.task.train.optimizer != "sgd":
+        rule = ctx.task.train.rule
+        if rule.kind is not torch.optim.SGD or any(value for _, value in rule.options):
             raise ConfigError(
-                f"[train] optimizer is '{ctx.task.train.optimizer}', but FedNova knows the length of SGD's steps "
-                "alone, with or without momentum: let it be 'sgd'"
+                f"[train] optimizer is '{rule.name}'{' with options' if rule.options else ''}, but FedNova knows the "
+                "length of SGD's steps alone, with or without momentum: let it be 'sgd'"
             )
         return super().init(ctx)
 
@@ -59,7 +61,7 @@ def weight_names(level: Level, ctx: Context) -> frozenset[str]:
 
 def path_length(client: Client, train: Train) -> float:
     """‖a_i‖₁ = (τ - ρ (1 - ρ^τ) / (1 - ρ)) / (1 - ρ) for τ steps with momentum ρ; τ without (FedNova, sec. 4)."""
-    steps, momentum = train.epochs * len(batch_sizes(client.size, train.batch_size)), train.momentum
+    steps, momentum = steps_of(client.size, train), MOMENTUM if train.momentum is None else train.momentum
     return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
 
 

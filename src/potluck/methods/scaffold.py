@@ -26,9 +26,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from potluck.core.data import batch_sizes
 from potluck.core.errors import ConfigError
-from potluck.core.fit import in_round, plain_loss
+from potluck.core.fit import in_round, plain_loss, steps_of
 from potluck.core.means import NameMean
 from potluck.core.names import inside, outside, placed, under
 from potluck.core.tensors import load, state_of
@@ -94,7 +93,7 @@ class SCAFFOLD(OneNetwork):
         """(y_i, c_i⁺ - c_i) is sent, c_i⁺ = c_i - c + (x - y_i) / (K η_l) stays (alg. 1, option II)."""
         assert isinstance(net, Corrected)
         train = in_round(ctx.task.train, job.round, ctx.task.rounds)
-        way = train.epochs * len(batch_sizes(job.client.size, train.batch_size)) * train.lr
+        way = steps_of(job.client.size, train) * train.lr
         sent, kept = state_of(net.net), Tensors()
         for name, correction in net.corrections().items():
             gradient = (job.payload[name].to(correction) - sent[name]) / way

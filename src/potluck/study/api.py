@@ -33,6 +33,7 @@ from potluck.study.given import (
     as_model,
     as_proxy,
     as_settings,
+    as_train,
     is_source,
     model_name,
 )
@@ -45,6 +46,7 @@ from potluck.study.roster import owners_digest
 from potluck.study.run import execute
 from potluck.study.schema import PYTHON, Table, as_table, read_table, shown
 from potluck.study.settings import EngineSection, FleetSection, Named, Seeded, Settings, TaskSection
+from potluck.study.training import train_table
 from potluck.study.watchers import Rounds, completed, tell
 
 ROUNDS = Rounds()
@@ -136,7 +138,7 @@ def run(
         fleet=read_table(FleetSection, asked["fleet"], "fleet", "", PYTHON),
         partition=who.rule,
         assignment=dealt,
-        train=require_milestones(as_settings(Train, train, "train"), PYTHON),
+        train=require_milestones(as_train(train, rounds), PYTHON),
         engine=read_table(EngineSection, asked["engine"], "engine", "", PYTHON),
         guard=as_settings(Guard, guard, "guard"),
         seed=seed,
@@ -178,7 +180,7 @@ def recorded(experiment: Experiment, data: Any, proxy: Any, given: Dataset | Non
         },
         "fleet": as_table(settings.fleet),
         "method": plug_table(settings.method, ours(settings.method)),
-        "train": as_table(settings.train),
+        "train": train_table(settings.train),
         "guard": as_table(settings.guard),
         "engine": as_table(settings.engine),
     }

@@ -23,10 +23,20 @@ from potluck.data.partitions import partition_named
 from potluck.study.files import toml_table
 from potluck.study.schema import Origin, Table, as_table, read_table, require_plain, shown
 from potluck.study.settings import DataSection, EngineSection, FleetSection, Named, Settings, TaskSection
+from potluck.study.training import read_train, train_table
 
 LARGEST_FILE = 2**20  # bytes of a config: more is another file, or one without an end
 LONGEST_NAME = 200  # bytes, which leaves a folder's name room for more
-PLUGS = ("task.model", "data.source", "data.proxy", "data.partition", "fleet.assignment", "method", "method.server")
+PLUGS = (
+    "task.model",
+    "data.source",
+    "data.proxy",
+    "data.partition",
+    "fleet.assignment",
+    "method",
+    "method.server",
+    "train.optimizer",
+)
 """Where a table is a name with options of its own."""
 
 
@@ -57,7 +67,7 @@ class Config(Settings):
                 "assignment": {"name": name_of(self.fleet.assignment), **as_table(self.assignment)},
             },
             "method": {"name": self.method_name, **as_table(self.method)},
-            "train": as_table(self.train),
+            "train": train_table(self.train),
             "guard": as_table(self.guard),
             "engine": as_table(self.engine),
         }
@@ -197,7 +207,7 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
         data=data,
         fleet=fleet,
         method=method,
-        train=require_milestones(read_table(Train, outline.train, "train", "", origin), origin),
+        train=require_milestones(read_train(outline.train, origin, task.rounds), origin),
         engine=read_table(EngineSection, outline.engine, "engine", "", origin),
         guard=read_table(Guard, outline.guard, "guard", "", origin),
         recipe=outline.recipe,

@@ -22,7 +22,7 @@ from potluck.core.method import Method
 from potluck.core.networks import ByWidth
 from potluck.core.plug import unknown
 from potluck.core.random import seeded, stream
-from potluck.core.types import Level
+from potluck.core.types import Level, Train
 from potluck.data import sources
 from potluck.data.assignment import assignment_named
 from potluck.data.dataset import Dataset
@@ -33,6 +33,7 @@ from potluck.study.networks import factory_of, model_factory
 from potluck.study.recipes import Model
 from potluck.study.schema import PYTHON, fields_of, read_table, shown
 from potluck.study.settings import Named
+from potluck.study.training import read_train
 
 Checked = TypeVar("Checked")
 
@@ -109,15 +110,23 @@ def require_arguments(function: Callable[..., Any], setting: str, arguments: str
 
 def as_settings(schema: type[Checked], given: Any, section: str) -> Checked:
     """Settings from an instance or a dictionary, checked either way."""
-    if given is None:
-        return schema()
-    if isinstance(given, Mapping):
-        return read_table(schema, given, section, "", PYTHON)
+    return read_table(schema, table_of(schema, given, section), section, "", PYTHON)
+
+
+def as_train(given: Any, rounds: int) -> Train:
+    """How clients train, from an instance or a dictionary; a schedule may be a function of the round."""
+    return read_train(table_of(Train, given, "train"), PYTHON, rounds)
+
+
+def table_of(schema: type[Any], given: Any, section: str) -> Mapping[str, Any]:
+    """Settings as a table that is yet to be checked, from an instance, a dictionary or nothing."""
+    if given is None or isinstance(given, Mapping):
+        return given or {}
     if not isinstance(given, schema):
         raise ConfigError(
             f"{section} is {shown(given)}, but it should be a potluck.{schema.__name__} or a dictionary of its settings"
         )
-    return recheck(given, section)
+    return values_of(given)
 
 
 def model_name(model: Any) -> Named | None:
@@ -193,6 +202,10 @@ def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]
 
 def recheck(settings: Checked, section: str) -> Checked:
     """The same settings with types and ranges checked, which their constructor does not do."""
+    return read_table(type(settings), values_of(settings), section, type(settings).__name__, PYTHON)
+
+
+def values_of(settings: object) -> dict[str, Any]:
+    """The values of settings, but for those that are not given."""
     values = ((name, getattr(settings, name)) for name in fields_of(type(settings)))
-    table = {name: value for name, value in values if value is not None}  # not given
-    return read_table(type(settings), table, section, type(settings).__name__, PYTHON)
+    return {name: value for name, value in values if value is not None}

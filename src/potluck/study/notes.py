@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from potluck.core.types import Train
 from potluck.study.schema import NOWHERE, Origin
 from potluck.study.settings import FleetSection, Settings
 
 
 def notes_on(settings: Settings, origin: Origin = NOWHERE) -> list[str]:
     """A sentence for each setting that has no effect or another one than it says."""
-    found, fleet = [], settings.fleet
+    found, fleet, train = [], settings.fleet, settings.train
     if isinstance(fleet.cohort, int) and fleet.cohort > fleet.clients and fleet.cohort != FleetSection.cohort:
         found.append(
             f"{origin.about('fleet')}cohort is {fleet.cohort}, but there are only {fleet.clients} clients: all that "
             "are able take part in every round"
+        )
+    if train.schedule == "exponential" and train.decay == Train.decay:
+        found.append(
+            f"{origin.about('train')}schedule is 'exponential' and decay is {train.decay:g}: every round has a tenth "
+            "of the rate before it; a usual decay is 0.99"
+        )
+    if train.warmup >= settings.task.rounds:
+        found.append(
+            f"{origin.about('train')}warmup is {train.warmup}, but there are only {settings.task.rounds} rounds: the "
+            f"rate never gets to {train.lr:g}"
         )
     return found
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError, DataError
-from potluck.core.fit import descends_plainly
+from potluck.core.fit import MOMENTUM, descends_plainly
 from potluck.core.form import form_of
 from potluck.core.made_up import runnable
 from potluck.core.method import Method
@@ -36,6 +36,7 @@ from potluck.study.levels import build, built_by, check_model, make_levels
 from potluck.study.networks import load_source, model_factory
 from potluck.study.schema import Table, shown
 from potluck.study.settings import Settings
+from potluck.study.training import require_steps, train_table
 
 SAMPLED = 256  # public examples that a digest looks at
 MOST_NUMBERS = 1 << 26  # in an example that a file describes: 4096 x 4096 pixels of three colours have fewer
@@ -105,7 +106,7 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     require_hashable(settings.method)
     levels, networks = make_levels(settings.fleet.levels), networks_of(model, facts.example[0])
     require_networks(settings.method, networks, levels)
-    require_steps(settings.method, settings.train)
+    require_plain_steps(settings.method, settings.train)
     if proxy is not None:
         require_alike("proxy", proxy, facts)
         require_classes(proxy, facts.classes)
@@ -113,6 +114,7 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     (inputs,) = runnable(build(networks, sizes[0]), facts.example[:1])
     nets = check_model(networks, sizes, inputs, facts.classes)
     largest = nets[sizes[0]]
+    require_steps(settings.train, largest)
     task = Task(
         model=networks,
         levels=levels,
@@ -165,13 +167,15 @@ def require_networks(method: Method, networks: Networks, levels: tuple[Level, ..
         raise ConfigError(f"model has no network for level '{missing[0]}'; it has {', '.join(networks.networks)}")
 
 
-def require_steps(method: Method, train: Train) -> None:
+def require_plain_steps(method: Method, train: Train) -> None:
     """Refuse settings with which a step is not w - η·g if the method needs it to be; weight decay is part of g."""
     if not method.steps_plainly or (descends_plainly(replace(train, weight_decay=0.0)) and not train.clip):
         return
-    name = "optimizer" if train.optimizer != "sgd" else "momentum" if train.momentum else "clip"
+    plain = train.rule.kind is torch.optim.SGD and not any(value for _, value in train.rule.options)
+    name = "optimizer" if not plain else "clip" if train.momentum == 0 else "momentum"
+    value = MOMENTUM if name == "momentum" and train.momentum is None else getattr(train, name)
     raise ConfigError(
-        f"[train] {name} is {getattr(train, name)!r}, but {type(method).__name__} needs plain steps w - lr * g: let "
+        f"[train] {name} is {value!r}, but {type(method).__name__} needs plain steps w - lr * g: let "
         "optimizer be 'sgd', and momentum and clip be 0"
     )
 
@@ -210,7 +214,7 @@ def kind_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
             "method": [f"{type(method).__module__}:{type(method).__qualname__}", asdict(method)],
             "levels": {level.name: level.ratio for level in task.levels},
             "data": Facts(task.classes, task.goal, task.example).table(),
-            "train": asdict(task.train),
+            "train": train_table(task.train),
             "networks": forms,
             "weights": weights_digest(task.model),
             "proxy": fingerprint(task.proxy) if task.proxy is not None else "",

@@ -151,8 +151,8 @@ def looks_ahead(experiment: Experiment) -> str:
         job = Job(recipient(level, ctx), 0, method.distribute(state, recipient(level, ctx), ctx))
         with seeded(ctx.seed, "expected"):
             settings += [phase.train for phase in method.phases(job, ctx, {}) if phase.train]
-    cosine = any(train.schedule == "cosine" for train in settings)
-    return "the learning rate falls to 0 towards the last round (train.schedule is 'cosine')" if cosine else ""
+    falls = next((train.schedule for train in settings if train.schedule in ("cosine", "linear")), "")
+    return f"the learning rate falls to 0 towards the last round (train.schedule is '{falls}')" if falls else ""
 
 
 def weights_of(config: Table) -> object:

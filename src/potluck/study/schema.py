@@ -183,7 +183,7 @@ def explain(
     first = error.errors()[0]
     path = real_path(first["loc"], table)
     key = path[0] if path else str(first["loc"][0]) if first["loc"] else ""
-    if first["type"] == "missing":
+    if first["type"] == "missing" and not path:
         return ConfigError(f"{subject(section, owner, origin)} needs '{key}'{origin.place(section, '')}")
     alike = [other["msg"] for other in error.errors() if real_path(other["loc"], table) == path]
     wanted = " or ".join(dict.fromkeys(in_plain_words(message) for message in alike))
@@ -259,7 +259,7 @@ def real_path(location: Iterable[int | str], table: Mapping[str, Any]) -> list[s
     path: list[str] = []
     value: Any = table
     for part in location:
-        inside = part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int)
+        inside = part in value if isinstance(value, Mapping) else isinstance(value, list) and part in range(len(value))
         if not inside:
             break
         path.append(str(part))

@@ -62,7 +62,7 @@ def time_ways(
 def batches_of(experiment: Experiment, job: Job, clients: Sequence[Client]) -> int:
     """How many batches these clients train on in a round."""
     epochs = epochs_of(experiment.method, job, experiment.site.context(0))
-    size = experiment.task.train.batch_size
+    size = experiment.task.train.batch_size * experiment.task.train.accumulate
     return sum(-(-epochs.examples(client, experiment.task) // size) for client in clients)
 
 

@@ -44,7 +44,8 @@ def gradients(way: Way, site: Site, job: Job, personal: Tensors) -> Tensors:
         for number, phase in enumerate(map(site.here, site.method.phases(job, ctx, personal))):
             inputs, targets = next(site.batches(job, number, phase))
             batch = inputs[:FEW], targets[:FEW]
-            own = of_stack(net, phase, batch) if way.stack > 1 else of_one(way, net, phase, batch)
+            settings = phase.train or ctx.task.train
+            own = of_stack(net, phase, batch, settings) if way.stack > 1 else of_one(way, net, phase, batch)
             found |= {f"{number} {name}": gradient for name, gradient in own.items()}
     return found
 
@@ -60,9 +61,9 @@ def of_one(way: Way, net: nn.Module, phase: Phase, batch: Batch) -> Tensors:
         net.zero_grad()
 
 
-def of_stack(net: nn.Module, phase: Phase, batch: Batch) -> Tensors:
+def of_stack(net: nn.Module, phase: Phase, batch: Batch, settings: Train) -> Tensors:
     """The same in a stack of two clients that are alike: that of the second."""
-    require_stackable(net)
+    require_stackable(net, settings)
     states, (inputs, targets) = stack([live(net)] * 2), batch
     leaves = {name: states[name].requires_grad_() for name in trained_in(net, phase)}
     twice = torch.stack([inputs] * 2), torch.stack([targets] * 2)

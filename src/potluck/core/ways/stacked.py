@@ -14,7 +14,7 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
 from potluck.core.errors import ConfigError
-from potluck.core.fit import optimizer_of
+from potluck.core.fit import optimizer_of, pieces
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
 from potluck.core.ways.stacked_operations import StackedOperations
 
@@ -49,7 +49,7 @@ def fit_stacked(
     train: Train,
 ) -> None:
     """Train stacked states in place on a stream of stacked batches; the network gives the structure only."""
-    require_stackable(net)
+    require_stackable(net, train)
     first = phases[0]
     extra = stack([phase.extra for phase in phases])
     lossy = Lossy(net, first.loss)
@@ -61,7 +61,11 @@ def fit_stacked(
     try:
         for batch in stream:
             optimizer.zero_grad()
-            losses(states, batch, extra).sum().backward()
+            if train.accumulate == 1:
+                losses(states, batch, extra).sum().backward()
+            else:
+                for piece, share in pieces(batch, train.batch_size, dim=1):
+                    (losses(states, piece, extra).sum() * share).backward()
             if train.clip:
                 clip_each(leaves.values(), train.clip)
             optimizer.step()
@@ -103,8 +107,14 @@ def clip_each(parameters: Iterable[Tensor], most: float) -> None:
         gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
 
 
-def require_stackable(net: nn.Module) -> None:
-    """Refuse what would draw other random numbers for clients at once than for one after the other."""
+def require_stackable(net: nn.Module, train: Train) -> None:
+    """Refuse what would draw other random numbers for clients at once than for one after the other, and optimisers that
+    might mix the clients' weights."""
+    if not train.rule.elementwise:
+        raise ConfigError(
+            f"clients cannot be trained stacked, since it is not known that {train.rule.name} steps each number by "
+            "itself; choose engine.step = 'counted' or 'plain'"
+        )
     dropping = [name for name, m in net.named_modules() if isinstance(m, _DropoutNd) and m.p > 0]
     if dropping:
         raise ConfigError(

@@ -66,7 +66,7 @@ class Way:
         """A phase whose loss is computed like this, before steps with these settings."""
         if not self.swift:
             return phase
-        each_by_itself = descends_plainly(train) and not train.clip
+        each_by_itself = descends_plainly(train) and not train.clip and train.accumulate == 1
         return replace(phase, loss=SwiftLoss(phase.loss, train.lr if each_by_itself else None))
 
     def batch(self, batch: Batch) -> Batch:
