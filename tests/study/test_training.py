@@ -254,3 +254,16 @@ def test_a_run_is_rebuilt_elsewhere_with_its_optimiser(tmp_path):
     run_config(with_train(tmp_path, 'optimizer = "torch.optim:NAdam"'), tmp_path / "run", "task.rounds=1")
     again = read_config(tmp_path / "run" / "config.toml", trust=True)
     assert rebuilt(again).task.train.rule == Rule(torch.optim.NAdam)
+
+
+def test_mixed_precision_learns_in_the_plain_way(tmp_path):
+    config = with_train(tmp_path, 'precision = "bfloat16"')
+    result = run_config(config, tmp_path / "run", "task.rounds=2", "train.lr=0.01", "train.batch_size=10")
+    assert result.metrics[-1]["levels"]["big"]["accuracy"] > 0.25  # chance is 0.1
+    written = read_toml(tmp_path / "run" / "config.toml")
+    assert written["train"]["precision"] == "bfloat16"
+    assert set(written["engine"]["step"].values()) == {"plain"}
+    with pytest.raises(ConfigError, match="only the plain way to train has it"):
+        run_config(config, tmp_path / "other", "engine.step=swift")
+    with pytest.raises(ConfigError, match="precision is 'half', but it should be 'float32' or 'bfloat16'"):
+        read_config(config, ["train.precision=half"])

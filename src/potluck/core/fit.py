@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from potluck.core.data import batch_sizes
 from potluck.core.logits import logits_of
+from potluck.core.mixed import lowered
 from potluck.core.optimizers import make
 from potluck.core.types import Batch, Phase, Tensors, Train
 
@@ -126,7 +127,8 @@ def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> 
 
     If gradients are accumulated, each batch of the stream is several, and goes through the network in pieces.
     """
-    with frozen(p for name, p in net.named_parameters() if p.requires_grad and not phase.trains(name)):
+    resting = (p for name, p in net.named_parameters() if p.requires_grad and not phase.trains(name))
+    with frozen(resting), nullcontext() if train.precision == "float32" else lowered(net):
         named = [(name, p) for name, p in net.named_parameters() if p.requires_grad]
         optimizer = optimizer_of(named, phase.decays, train)
         trained = [p for _, p in named]

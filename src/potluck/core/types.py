@@ -75,6 +75,7 @@ class Train:
     epochs: Count = 5
     batch_size: Count = 10
     accumulate: Count = 1  # batches whose gradients make one step
+    precision: Literal["float32", "bfloat16"] = "float32"  # that a network computes in while it trains
     schedule: Schedule = "constant"
     milestones: tuple[Index, ...] = ()  # rounds at which "multistep" multiplies the rate by `decay`
     decay: Annotated[float, Interval(gt=0, le=1)] = 0.1

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from potluck.core.client import Site
+from potluck.core.mixed import require_precise
 from potluck.core.random import seeded
 from potluck.core.threads import one_thread
 from potluck.core.types import Batch, Job, Phase, Tensors, Train
@@ -45,6 +46,8 @@ def gradients(way: Way, site: Site, job: Job, personal: Tensors) -> Tensors:
             inputs, targets = next(site.batches(job, number, phase))
             batch = inputs[:FEW], targets[:FEW]
             settings = phase.train or ctx.task.train
+            if way.swift:
+                require_precise(settings)
             own = of_stack(net, phase, batch, settings) if way.stack > 1 else of_one(way, net, phase, batch)
             found |= {f"{number} {name}": gradient for name, gradient in own.items()}
     return found

@@ -15,6 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from potluck.core.errors import ConfigError
 from potluck.core.fit import optimizer_of, pieces
+from potluck.core.mixed import require_precise
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
 from potluck.core.ways.stacked_operations import StackedOperations
 
@@ -115,6 +116,7 @@ def require_stackable(net: nn.Module, train: Train) -> None:
             f"clients cannot be trained stacked, since it is not known that {train.rule.name} steps each number by "
             "itself; choose engine.step = 'counted' or 'plain'"
         )
+    require_precise(train)
     dropping = [name for name, m in net.named_modules() if isinstance(m, _DropoutNd) and m.p > 0]
     if dropping:
         raise ConfigError(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.fit import descends_plainly
+from potluck.core.mixed import require_precise
 from potluck.core.types import Batch, Phase, Train
 from potluck.core.ways.swift import SwiftLoss
 
@@ -66,6 +67,7 @@ class Way:
         """A phase whose loss is computed like this, before steps with these settings."""
         if not self.swift:
             return phase
+        require_precise(train)
         each_by_itself = descends_plainly(train) and not train.clip and train.accumulate == 1
         return replace(phase, loss=SwiftLoss(phase.loss, train.lr if each_by_itself else None))
 
