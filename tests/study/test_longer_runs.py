@@ -109,10 +109,11 @@ class FallingPhase(HeteroFL):
     ("text", "says"),
     [
         (one_like(SMALL, "[train]\n", '[train]\nschedule = "cosine"\n'), "train.schedule is 'cosine'"),
+        (one_like(SMALL, "[train]\n", '[train]\nschedule = "linear"\n'), "train.schedule is 'linear'"),
         (one_like(SMALL, '"heterofl"', f'"{__name__}:FallingPhase"'), "train.schedule is 'cosine'"),
         (one_like(SMALL, '"heterofl"', f'"{__name__}:Ahead"'), "Ahead looks at the number of rounds"),
     ],
-    ids=["cosine", "a phase's own", "says so"],
+    ids=["cosine", "linear", "a phase's own", "says so"],
 )
 def test_a_run_whose_rounds_depend_on_how_many_there_are_is_refused_with_the_reason(tmp_path, text, says):
     config = write_config(tmp_path, text)
