@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -110,6 +110,7 @@ def test_equal_rows_give_back_their_value_exactly(weights: list[float], value: f
 
 
 @given(WEIGHTS, st.integers(0, 5))
+@example([3.0, 0.5, 0.5, 3.0], 5)  # the mean of the whole numbers is 1.5
 def test_a_mean_takes_rows_at_once_as_it_takes_them_one_by_one(weights: list[float], left_out: int) -> None:
     state, sent = payload(99), [payload(seed) for seed in range(len(weights))]
     at_once, one_by_one = NameMean(state), NameMean(state)

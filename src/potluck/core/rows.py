@@ -110,7 +110,10 @@ def mean_of_rows(values: Tensor, weights: Tensor) -> Tensor:
     There is a weight for every client, or for every client and row of its tensor; a column of zeros has no mean. Whole
     numbers have their mean in float64.
     """
-    wide = values.to(torch.float64 if is_whole(values) else mean_type(values))
+    if is_whole(values):  # in the same way as one by one: half of one is rounded alike
+        each = weights.double().view(*weights.shape, *[1] * (values.dim() - weights.dim()))
+        return (values.double() * each).sum(0) / each.sum(0)
+    wide = values.to(mean_type(values))
     shares = (weights / weights.sum(0)).to(wide.dtype)
     if weights.dim() == 1:
         base = wide[int((weights > 0).int().argmax())]

@@ -173,7 +173,8 @@ def require_plain_steps(method: Method, train: Train) -> None:
         return
     plain = train.rule.kind is torch.optim.SGD and not any(value for _, value in train.rule.options)
     name = "optimizer" if not plain else "clip" if train.momentum == 0 else "momentum"
-    value = MOMENTUM if name == "momentum" and train.momentum is None else getattr(train, name)
+    momentum = MOMENTUM if train.momentum is None else train.momentum
+    value = {"optimizer": train.rule.name, "momentum": momentum, "clip": train.clip}[name]
     raise ConfigError(
         f"[train] {name} is {value!r}, but {type(method).__name__} needs plain steps w - lr * g: let "
         "optimizer be 'sgd', and momentum and clip be 0"
