@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from potluck.core.errors import UpdateError
 from potluck.core.form import form_of
 from potluck.core.guard import Guard, norm, obstacle
+from potluck.core.rows import rows_of
 from potluck.core.types import Client, Job, Level, Tensors, Update
 
 LEVEL = Level("all", 1.0)
@@ -170,6 +171,26 @@ def refused(tensors: Tensors, issued: Tensors | None = None, bound: float = 1e6)
     except UpdateError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"w": torch.ones(2, 3)}, ""),
+        ({"w": torch.ones(3, 2)}, r"'w' has the shape \(2, 3\), but it should have \(3, 2\)"),
+        ({"w": torch.ones(2, 3, dtype=torch.float64)}, "'w' is of torch.float32, but it should be of torch.float64"),
+        ({"w": torch.ones(2, 3), "b": torch.ones(2)}, "it lacks 'b'"),
+        ({}, "it has the unknown 'w'"),
+    ],
+)
+def test_rows_of_a_stack_must_look_like_what_was_asked_for(asked: Tensors, reason: str) -> None:
+    for row in rows_of({"w": torch.ones(4, 2, 3)}):
+        found = replace(update(), payload=row)
+        if not reason:
+            Guard().check(found, job({}), form_of(asked))
+            continue
+        with pytest.raises(UpdateError, match=reason):
+            Guard().check(found, job({}), form_of(asked))
 
 
 @pytest.mark.parametrize("bad", NOT_FINITE)
