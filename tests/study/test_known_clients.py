@@ -1,12 +1,12 @@
 """Clients that are known already: data by name, lists of examples, owners; nothing is partitioned, and names stay."""
 
 import json
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from heads_at_home import OwnHeads
 from small_experiment import StopAfter
 from torch import nn
 
@@ -49,20 +49,6 @@ def run(**changes):
         "watcher": None,
     }
     return potluck.run(**{**settings, **changes})
-
-
-@dataclass(frozen=True)
-class OwnHeads(potluck.Method):
-    """FedAvg of everything but the head, which stays on its client."""
-
-    shares_model: ClassVar[bool] = False
-
-    def localize(self, job, ctx, personal):
-        return super().localize(replace(job, payload={**job.payload, **personal}), ctx, personal)
-
-    def collect(self, net, job, ctx):
-        tensors, head = state_of(net), ctx.task.head(job.client.level)
-        return {name: t for name, t in tensors.items() if name not in head}, {name: tensors[name] for name in head}
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Runs in which every client has a model of its own: scored with it, kept in files, handed out by client."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
 import pytest
 import torch
+from heads_at_home import OwnHeads
 from small_experiment import SMALL, StopAfter, content, interrupted, run_config, without_seconds, write_config
 from torch import nn
 
@@ -21,20 +21,6 @@ from potluck.study.experiment import from_config
 from potluck.study.record import RunDirectory
 from potluck.study.run import execute, model_so_far
 from potluck.study.watchers import Nobody
-
-
-@dataclass(frozen=True)
-class OwnHeads(potluck.Method):
-    """FedAvg of everything but the head, which stays on its client."""
-
-    shares_model: ClassVar[bool] = False
-
-    def localize(self, job, ctx, personal):
-        return super().localize(replace(job, payload={**job.payload, **personal}), ctx, personal)
-
-    def collect(self, net, job, ctx):
-        tensors, head = state_of(net), ctx.task.head(job.client.level)
-        return {name: t for name, t in tensors.items() if name not in head}, {name: tensors[name] for name in head}
 
 
 @dataclass(frozen=True)
