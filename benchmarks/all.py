@@ -12,6 +12,7 @@ from pathlib import Path
 import aggregation
 import fedhm_server
 import heterogeneity
+import mapped
 import memory
 import personal
 import simulators
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "aggregation": aggregation.figures,
     "guard": guard.figures,
     "memory": memory.figures,
+    "mapped": mapped.figures,
     "personal": personal.figures,
     "steps": steps.figures,
     "workers": workers.figures,

@@ -9,9 +9,11 @@ import time
 
 import torch
 
-from potluck.core.data import Examples, Part, batches
+from potluck.core.batches import batches
+from potluck.core.data import Examples, Part
 from potluck.core.errors import DataError
-from potluck.core.fit import fit, plain_loss
+from potluck.core.fit import fit
+from potluck.core.goals.classes import Classes
 from potluck.core.random import stream
 from potluck.core.types import Phase, Train
 from potluck.data import sources
@@ -46,7 +48,7 @@ def main() -> None:
         net = catalogue()[network](1.0, shape=shape, classes=data.classes)
         made, preparing = timed_batches(data.train)
         started = time.perf_counter()
-        fit(net, Phase(plain_loss), made, Train())
+        fit(net, Phase(Classes()), made, Train())
         epoch = preparing + time.perf_counter() - started
         print(f"{name:<15}{loading:>8.2f}s{network:>16}{epoch:>9.2f}s{preparing / epoch:>12.2%}")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -70,13 +71,18 @@ def run(federation: Federation) -> None:
 def peak(federation: Federation) -> float:
     """The most MiB that such a run and its workers had at once."""
     numbers = (federation.hidden, federation.clients, federation.cohort, federation.rounds)
-    process = subprocess.Popen([sys.executable, __file__, *map(str, numbers)])
+    return peak_of([__file__, *map(str, numbers)], resident)
+
+
+def peak_of(command: Sequence[str], counted: Callable[[list[int]], int]) -> float:
+    """The most MiB that a script and its workers had at once, of what is counted."""
+    process = subprocess.Popen([sys.executable, *command])
     most = 0
     while process.poll() is None:
-        most = max(most, resident(family(process.pid)))
+        most = max(most, counted(family(process.pid)))
         time.sleep(PAUSE)
     if process.returncode:
-        raise RuntimeError(f"{federation} failed")
+        raise RuntimeError(f"{' '.join(command)} failed")
     return most / MIB
 
 
@@ -96,9 +102,14 @@ def resident(processes: list[int]) -> int:
     What they wrote, each its part of what they share; and of programs and libraries, the most that one of them has: the
     system's own count of those depends on who else on the machine uses them.
     """
-    own = [sizes(f"/proc/{process}/smaps_rollup") for process in processes]
     files = [sizes(f"/proc/{process}/status").get("RssFile", 0) for process in processes]
-    return sum(each.get("Pss_Anon", 0) + each.get("Pss_Shmem", 0) for each in own) + max(files, default=0)
+    return written(processes) + max(files, default=0)
+
+
+def written(processes: list[int]) -> int:
+    """The bytes of memory that processes wrote, what they share counted once; nothing of any file."""
+    own = [sizes(f"/proc/{process}/smaps_rollup") for process in processes]
+    return sum(each.get("Pss_Anon", 0) + each.get("Pss_Shmem", 0) for each in own)
 
 
 def sizes(table: str) -> dict[str, int]:

@@ -6,12 +6,24 @@ import torch
 from torch import nn
 
 from potluck.core.data import Examples
-from potluck.core.evaluate import LocalTest, Score, means_of, sums_over
-from potluck.core.types import Goal
+from potluck.core.evaluate import LocalTest, score_of, tally_over
+from potluck.core.goals.goal import Goal, Score
+from potluck.core.goals.named import goal_named
+from potluck.core.measures import Measure
+from potluck.core.networks import ByWidth
+from potluck.core.types import Level, Task
 
 
 def evaluate(
-    net: nn.Module, examples: Examples, goal: Goal = "classes", local: LocalTest | None = None, batch_size: int = 100
+    net: nn.Module,
+    examples: Examples,
+    goal: Goal | str = "classes",
+    local: LocalTest | None = None,
+    batch_size: int = 100,
+    measures: dict[str, Measure] | None = None,
 ) -> Score:
     """Score a network in evaluation mode on all examples."""
-    return means_of(sums_over(net, examples, torch.arange(len(examples)), goal, local, batch_size), goal)
+    aim = goal_named(goal) if isinstance(goal, str) else goal
+    example = examples.take(torch.tensor([0]))
+    task = Task(ByWidth(lambda ratio: net), (Level("all", 1.0),), 0, {}, example, goal=aim, measures=measures or {})
+    return score_of(tally_over(net, examples, torch.arange(len(examples)), task, local, batch_size), task)

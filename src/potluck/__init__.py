@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from potluck import goals as goals
     from potluck.core.data import Arrays as Arrays
     from potluck.core.data import Examples as Examples
     from potluck.core.errors import PotluckError as PotluckError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from potluck.core.types import Train as Train
     from potluck.core.types import Update as Update
     from potluck.data.dataset import Dataset as Dataset
+    from potluck.data.own import examples as examples
     from potluck.parts.shrink.shrinkable import Shrinkable as Shrinkable
     from potluck.study.api import run as run
     from potluck.study.costs import costs as costs
@@ -47,16 +49,19 @@ _PLACES = {
     "Update": "core.types",
     "Watcher": "study.watchers",
     "costs": "study.costs",
+    "examples": "data.own",
     "load": "study.recorded",
     "plan": "study.plan",
     "run": "study.api",
 }
 
-__all__ = list(_PLACES)
+__all__ = [*_PLACES, "goals"]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: a worker needs few of them, and starts sooner."""
+    if name == "goals":
+        return import_module("potluck.goals")
     if name not in _PLACES:
         raise AttributeError(f"module 'potluck' has no attribute '{name}'")
     found: object = getattr(import_module(f"potluck.{_PLACES[name]}"), name)
@@ -65,4 +70,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES])
+    return sorted({*globals(), *__all__})

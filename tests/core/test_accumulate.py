@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from small_sites import apart, at_once, batch_normed, in_double, jobs_of, mlp, one_by_one, site_of
 from torch import Tensor, nn
 
-from potluck.core.data import Arrays, batches
-from potluck.core.fit import fit, pieces, plain_loss
+from potluck.core.batches import batches
+from potluck.core.data import Arrays
+from potluck.core.fit import fit, pieces
+from potluck.core.goals.classes import Classes
 from potluck.core.types import Batch, Phase, Tensors, Train
 from potluck.core.ways.way import Way
 
@@ -49,7 +51,7 @@ def test_several_small_batches_are_one_large_one(count: int, size: int, accumula
 
     def watched(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
         seen.append(len(batch[0]))
-        return plain_loss(net, batch, extra)
+        return Classes()(net, batch, extra)
 
     for net, train in zip(
         nets,
@@ -93,6 +95,6 @@ def test_swift_steps_wait_for_all_gradients() -> None:
     nets = [nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))]
     nets.append(deepcopy(nets[0]))
     for net, way in zip(nets, ("plain", "swift"), strict=True):
-        fit(net, Way.called(way).phase(Phase(plain_loss), train), [batch] * 3, train)
+        fit(net, Way.called(way).phase(Phase(Classes()), train), [batch] * 3, train)
     for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-6)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from potluck import methods
 from potluck.core.client import Site, train_in
 from potluck.core.errors import ConfigError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
 from potluck.core.tensors import copied, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Train
@@ -86,7 +86,7 @@ class OwnSteps(Method):
     """A method whose phase has an optimiser of its own."""
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> list[Phase]:
-        return [Phase(plain_loss, train=Train(optimizer=Whitened))]
+        return [Phase(Classes(), train=Train(optimizer=Whitened))]
 
 
 def test_an_optimiser_that_may_mix_clients_is_not_stacked() -> None:

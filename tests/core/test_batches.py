@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.core.data import Arrays, Holdings, Part, Pool, batches, stacked_batches
+from potluck.core.batches import batches, stacked_batches
+from potluck.core.data import Arrays, Holdings, Part, Pool
 from potluck.core.errors import DataError
 from potluck.core.random import stream
 

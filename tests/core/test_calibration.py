@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from potluck.core.batches import batches
 from potluck.core.calibration import calibrate, combine, install, measure, norms, statistics_form
 from potluck.core.client import Site
-from potluck.core.data import Arrays, Holdings, Part, Pool, batches
+from potluck.core.data import Arrays, Holdings, Part, Pool
 from potluck.core.form import form_of
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth

@@ -13,7 +13,7 @@ from potluck.core import client
 from potluck.core.client import Site, Work, require_trainable, train
 from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.errors import ConfigError, UpdateError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.memo import Memo
 from potluck.core.method import Method, recipient
 from potluck.core.networks import ByWidth
@@ -102,7 +102,7 @@ SEEN: list[tuple[int, list[float]]] = []
 
 def noted(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     SEEN.append((int(extra["number"]), batch[0][:, 0].tolist()))
-    return plain_loss(net, batch, extra)
+    return Classes()(net, batch, extra)
 
 
 @pytest.mark.parametrize(("level", "way"), [("all", Way(swift=True)), ("another", Way())])

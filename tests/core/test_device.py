@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from potluck.core.calibration import calibrate
 from potluck.core.client import train, train_in
-from potluck.core.evaluate import sums_over
-from potluck.core.fit import plain_loss
+from potluck.core.evaluate import tally_over
+from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
 from potluck.core.types import Batch, Context, Job, Level, Phase, Tensors
 from potluck.core.ways.way import Way
@@ -96,7 +96,7 @@ SEEN: list[set[str]] = []
 
 def watching(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     SEEN.append({tensor.device.type for tensor in (*batch, *extra.values(), *net.parameters(), *net.buffers())})
-    return plain_loss(net, batch, extra)
+    return Classes()(net, batch, extra)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def test_examples_are_scored_where_the_network_is() -> None:
             seen.append(images.device.type)
             raise StopIteration
 
+    site = site_of(mlp)
     net = Where(108, CLASSES, device="meta")
     with pytest.raises(StopIteration):
-        sums_over(net, site_of(mlp).holder.examples(0), torch.arange(3), "classes", None, 100)
+        tally_over(net, site.holder.examples(0), torch.arange(3), site.task, None, 100)
     assert seen == ["meta"]

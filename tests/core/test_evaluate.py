@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from potluck.core.data import Arrays
 from potluck.core.evaluate import LocalTest
-from potluck.core.fit import cross_entropy
+from potluck.core.goals.classes import Classes
 from whole import evaluate
 
 THREE = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0], [0.0, 0.0]])
@@ -76,7 +76,7 @@ def test_a_client_chooses_among_its_classes_with_absent_ones_at_zero() -> None:
 def test_cross_entropy_over_tokens_is_the_mean_over_all_of_them() -> None:
     logits, targets = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0)), torch.arange(10).view(2, 5) % 3
     one_by_one = [-logits[b, t].log_softmax(0)[targets[b, t]] for b in range(2) for t in range(5)]
-    assert float(cross_entropy(logits, targets)) == pytest.approx(float(torch.stack(one_by_one).mean()))
+    assert float(Classes().loss(logits, targets)) == pytest.approx(float(torch.stack(one_by_one).mean()))
 
 
 def test_evaluation_has_no_dropout_no_gradients_and_no_augmentation() -> None:

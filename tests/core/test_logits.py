@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from outputs import Output
 from potluck.core.errors import ModelError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.logits import logits_of
 from potluck.core.types import Loss
 from potluck.parts.ensemble import Ensemble
-from potluck.parts.labels import loss_minus_infinity, loss_zero
+from potluck.parts.labels import MaskedLoss
 from potluck.parts.lowrank.loss import HybridLoss
 
 LOGITS, HIDDEN = torch.zeros(2, 3), torch.ones(2, 8)
@@ -130,7 +130,12 @@ def test_the_subclass_that_is_told_works() -> None:
 
 @pytest.mark.parametrize(
     "loss",
-    [plain_loss, loss_zero, loss_minus_infinity, HybridLoss("zero", 0.0, (), 0.0, 1.0)],
+    [
+        Classes(),
+        MaskedLoss(Classes(), "zero"),
+        MaskedLoss(Classes(), "-inf"),
+        HybridLoss(Classes(), "zero", 0.0, (), 0.0, 1.0),
+    ],
     ids=["plain", "masked", "masked to -inf", "hybrid"],
 )
 def test_every_loss_takes_the_logits_of_an_output(loss: Loss) -> None:

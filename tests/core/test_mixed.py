@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from potluck.core.client import train_in
 from potluck.core.errors import ConfigError
-from potluck.core.fit import fit, plain_loss
+from potluck.core.fit import fit
+from potluck.core.goals.classes import Classes
 from potluck.core.mixed import lowered
 from potluck.core.types import Batch, Phase, Tensors, Train
 from potluck.core.ways.agree import agrees
@@ -86,4 +87,4 @@ def test_only_the_plain_way_has_it() -> None:
     with pytest.raises(ConfigError, match=refused):
         train_in(Way.called("swift"), site, job, {})
     with pytest.raises(ConfigError, match=refused):
-        fit(mlp(1.0), Way(swift=True).phase(Phase(plain_loss), MIXED), [], MIXED)
+        fit(mlp(1.0), Way(swift=True).phase(Phase(Classes()), MIXED), [], MIXED)

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from potluck.core.client import Site, train_in
 from potluck.core.errors import ConfigError, UpdateError
-from potluck.core.fit import cross_entropy, plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
 from potluck.core.server import Server, bundles
 from potluck.core.tensors import copied
@@ -151,11 +151,11 @@ def test_every_client_has_its_own_labels() -> None:
 def reweighted(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """A loss that reads tensors of several shapes."""
     inputs, targets = batch
-    return extra["strength"] * cross_entropy(net(inputs) + extra["offsets"], targets)
+    return extra["strength"] * Classes().loss(net(inputs) + extra["offsets"], targets)
 
 
 def twice(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
-    return 2 * plain_loss(net, batch, extra)
+    return 2 * Classes()(net, batch, extra)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Phased(Method):
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         own = {"strength": torch.tensor(0.5 + job.client.id), "offsets": torch.arange(CLASSES) * float(job.client.id)}
         head, weights = is_head, is_weight
-        return [Phase(reweighted, own, head, weights), Phase(twice, {}, is_body, weights), Phase(plain_loss)]
+        return [Phase(reweighted, own, head, weights), Phase(twice, {}, is_body, weights), Phase(Classes())]
 
 
 def is_head(name: str) -> bool:

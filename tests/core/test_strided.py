@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.types import Phase, Train
 from potluck.core.ways.operations import convolution, is_unsafe
 from potluck.core.ways.swift import Swift
@@ -123,7 +123,7 @@ class Noting(TorchDispatchMode):
 def convolutions(net: nn.Module, name: str) -> Noting:
     """The convolutions of a training step in a way; on the meta device, where nothing can break."""
     way, train = Way.called(name), Train()
-    phase = way.phase(Phase(plain_loss), train)
+    phase = way.phase(Phase(Classes()), train)
     batch = torch.zeros(4, 3, 16, 16, device="meta"), torch.zeros(4, dtype=torch.long, device="meta")
     with Noting() as noting, way.arranged(net):
         phase.loss(net, way.batch(batch), {}).backward()

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from potluck.core.fit import fit, plain_loss
+from potluck.core.fit import fit
+from potluck.core.goals.classes import Classes
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
 from potluck.core.ways.swift import Swift
 from potluck.core.ways.way import Way
 
+CLASSES = Classes()
 PLAIN = Train(lr=0.1, momentum=0.0, weight_decay=0.0, clip=0.0)
 EXAMPLES = 20  # as many as are multiplied with the weights on the left
 
@@ -32,14 +34,14 @@ def made_up_batches(count: int, width: int = 6, seed: int = 0) -> list[Batch]:
     ]
 
 
-def trained(net: nn.Module, way: str, loss: Loss = plain_loss, train: Train = PLAIN) -> list[Tensor]:
+def trained(net: nn.Module, way: str, loss: Loss = CLASSES, train: Train = PLAIN) -> list[Tensor]:
     """The parameters of a copy of a network after three steps."""
     net = deepcopy(net)
     fit(net, Way.called(way).phase(Phase(loss), train), made_up_batches(3), train)
     return [parameter.detach() for parameter in net.parameters()]
 
 
-def agree(net: nn.Module, loss: Loss = plain_loss, train: Train = PLAIN) -> bool:
+def agree(net: nn.Module, loss: Loss = CLASSES, train: Train = PLAIN) -> bool:
     before = [parameter.detach() for parameter in net.parameters()]
     expected, found = trained(net, "plain", loss, train), trained(net, "swift", loss, train)
     assert any(not torch.equal(one, other) for one, other in zip(expected, before, strict=True))  # something was learnt
@@ -80,7 +82,7 @@ def test_training_ends_where_it_does_plainly(examples: int, hidden: int, lr: flo
     rng = torch.Generator().manual_seed(hidden)
     batch = torch.randn(examples, 6, generator=rng), torch.randint(3, (examples,), generator=rng)
     for net, name in zip(nets, ("plain", "swift"), strict=True):
-        fit(net, Way.called(name).phase(Phase(plain_loss), settings), [batch] * 2, settings)
+        fit(net, Way.called(name).phase(Phase(Classes()), settings), [batch] * 2, settings)
     for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
 
@@ -117,12 +119,12 @@ class Tied(nn.Module):
 def penalised(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """A loss that looks at the weights themselves, before and after the network does."""
     first = net[0].weight  # type: ignore[index]
-    return first.square().sum() + plain_loss(net, batch, extra) + 0.1 * (first @ first.t()).sum()
+    return first.square().sum() + Classes()(net, batch, extra) + 0.1 * (first @ first.t()).sum()
 
 
 def twice(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """A network that is asked twice for one step."""
-    return plain_loss(net, batch, extra) + F.mse_loss(net(batch[0] + 1), net(batch[0]).detach())
+    return Classes()(net, batch, extra) + F.mse_loss(net(batch[0] + 1), net(batch[0]).detach())
 
 
 def test_a_weight_that_others_use_as_well_is_left_to_the_optimiser() -> None:

@@ -145,6 +145,18 @@ def test_where_a_batch_takes_long_the_first_is_the_only_one(watch: Callable[...,
     assert watched.ran == [("plain", 1), ("channels-last", 1)]
 
 
+@pytest.mark.parametrize(("batch", "asked"), [(1.5, 0), (1.2, 1)])
+def test_a_way_is_compared_only_if_there_is_time_for_that_and_a_batch(
+    watch: Callable[..., Watch], monkeypatch: pytest.MonkeyPatch, batch: float, asked: int
+) -> None:
+    """After the plain batch, two batches to compare and one of its own must fit into 5 seconds: 4·1.2, not 4·1.5."""
+    watch(**dict.fromkeys(CALM, batch))
+    compared = []
+    monkeypatch.setattr(trial, "agrees", lambda *of: compared.append(of) or True)
+    assert len(tried(site_of(conv), plan=Plan(SMALL, 1e9))) == 1 + asked
+    assert len(compared) == asked
+
+
 def test_where_there_is_no_time_the_plain_way_is_alone(watch: Callable[..., Watch]) -> None:
     watched = watch(**CALM)
     assert tried(site_of(conv), plan=Plan(SMALL, 100)) in ({}, {"plain": pytest.approx(0.05)})

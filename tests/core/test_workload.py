@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from potluck.core.client import Site, train
 from potluck.core.data import Arrays
 from potluck.core.errors import UpdateError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.guard import epochs_of
 from potluck.core.method import Method
 from potluck.core.types import Batch, Context, Job, Phase, Tensors, Train
@@ -53,7 +53,7 @@ def noting(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     marked = batch[0][:, 0, 0, 0] == MARK
     assert marked.all() or not marked.any()  # never mixed
     SEEN.append(("proxy" if marked.all() else "private", len(batch[0])))
-    return plain_loss(net, batch, extra)
+    return Classes()(net, batch, extra)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class OnlyPublic(Method):
     settings: Train | None = None
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-        return [Phase(plain_loss, source="proxy", train=self.settings)]
+        return [Phase(Classes(), source="proxy", train=self.settings)]
 
 
 def examples_trained(method: Method, job: Job, ctx: Context) -> int:
@@ -111,7 +111,7 @@ def test_counts_are_of_the_method_and_the_level() -> None:
     @dataclass(frozen=True)
     class ByLevel(Method):
         def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-            return [Phase(plain_loss)] * (3 if job.client.level == WIDE else 1)
+            return [Phase(Classes())] * (3 if job.client.level == WIDE else 1)
 
     narrow = replace(job, client=client_of(0, NARROW))
     assert [examples_trained(ByLevel(), each, ctx) for each in (job, narrow)] == [6 * EACH, 2 * EACH]
@@ -121,7 +121,7 @@ def test_counting_draws_nothing() -> None:
     @dataclass(frozen=True)
     class Drawing(Method):
         def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-            return [Phase(plain_loss, {"noise": torch.rand(3)})]
+            return [Phase(Classes(), {"noise": torch.rand(3)})]
 
     site = site_of(mlp, Drawing())
     job = job_of(site)
@@ -143,7 +143,7 @@ def test_every_phase_sees_its_own_data_in_its_own_batches() -> None:
 
 
 def test_clients_at_once_train_them_as_they_do_alone() -> None:
-    site = site_of(in_double(mlp), Mixed(plain_loss), dtype=torch.float64, proxy=public(torch.float64))
+    site = site_of(in_double(mlp), Mixed(Classes()), dtype=torch.float64, proxy=public(torch.float64))
     jobs = jobs_of(site)
     alone, together = one_by_one(site, jobs), at_once(site, jobs)
     for (sent, _), (own, _) in zip(together, alone, strict=True):

@@ -5,8 +5,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset, TensorDataset
 
+import potluck
 from potluck.core.data import Arrays
 from potluck.core.errors import DataError
+from potluck.core.goals.named import goal_named
+from potluck.data.dataset import Dataset as Potluckset
 from potluck.data.own import examples_from
 from potluck.data.sources.windows import Windows
 
@@ -31,6 +34,30 @@ def test_other_types_become_what_networks_use(given_type, expected):
 
 def test_reversed_arrays_are_read_in_their_order():
     assert examples_from((np.arange(3.0)[::-1], torch.tensor([0, 1, 2]))).inputs.tolist() == [2, 1, 0]
+
+
+def test_lists_of_numbers_are_arrays():
+    """A pair of lists is inputs and targets, not two items."""
+    for inputs in ([1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]], np.array([[1.0, True], [3, 4]], dtype=object)):
+        examples = examples_from((inputs, [0, 1]))
+        assert examples.inputs.tolist() == np.array(inputs, float).tolist()
+        assert examples.targets.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "rows", [list, lambda rows: np.array(rows, dtype=object), lambda rows: [r.tolist() for r in rows]]
+)
+def test_recordings_of_unequal_length_are_filled_up(rows):
+    recordings = [np.arange(count, dtype=np.float32) + 1 for count in (3, 1, 2)]
+    given = potluck.examples((rows(recordings), [0, 1, 0]), pad=-1)
+    assert given.examples.take(torch.tensor([1, 2]))[0].tolist() == [[1, -1], [1, 2]]
+
+
+def test_nested_inputs_keep_their_form():
+    tree = {"image": np.zeros((2, 3), np.uint8), "more": {"size": [1.0, 2.0], "both": (np.ones(2), np.zeros((2, 1)))}}
+    inputs, _ = examples_from((tree, [0, 1])).take(torch.tensor([1]))
+    assert inputs["image"].dtype is torch.float32
+    assert (inputs["more"]["size"].tolist(), inputs["more"]["both"][1].shape) == ([2.0], (1, 1))
 
 
 def test_the_users_array_is_copied_not_shared():
@@ -73,16 +100,17 @@ def test_torch_data_sets_are_stacked():
 class Columns:
     """What is used of a Hugging Face data set."""
 
-    def __init__(self, columns, rows):
-        self.column_names, self.rows, self.format = columns, rows, None
+    def __init__(self, names, rows, kind=None):
+        self.column_names, self.rows, self.format = names, rows, {"type": kind, "columns": list(names)}
 
-    def with_format(self, format):
-        other = Columns(self.column_names, self.rows)
-        other.format = format
-        return other
+    def __len__(self):
+        return 2
+
+    def with_format(self, kind, columns):
+        return Columns(columns, self.rows, kind)
 
     def __getitem__(self, key):
-        assert (self.format, key) == ("torch", slice(None))
+        assert (self.format["type"], key) == ("torch", slice(None))
         return self.rows
 
 
@@ -101,10 +129,19 @@ def test_hugging_face_rows_in_a_list_are_stacked_or_refused():
         examples_from(Columns(["x", "label"], bad))
 
 
-@pytest.mark.parametrize("columns", [["text", "idx", "label"], ["a", "b"], ["label"]])
-def test_hugging_face_columns_must_be_plain(columns):
-    with pytest.raises(DataError, match=f"has columns {', '.join(columns)}; leave it two"):
-        examples_from(Columns(columns, {}))
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        (["text", "idx", "label"], "column 'text' is text, not numbers; give a tokenizer with tokenizer="),
+        (["a", "b"], "has a, b, and none of them is called label or labels .* say with target="),
+        (["label"], "the data set has no column that could be an input beside label"),
+        (["a", "label", "y"], "2 of them are called label"),
+    ],
+)
+def test_hugging_face_columns_that_are_not_understood(columns, complaint):
+    rows = {name: ["some", "text"] if name == "text" else torch.tensor([0, 1]) for name in columns}
+    with pytest.raises(DataError, match=complaint):
+        examples_from(Columns(columns, rows))
 
 
 @pytest.mark.parametrize(
@@ -112,24 +149,57 @@ def test_hugging_face_columns_must_be_plain(columns):
     [
         ((np.zeros((3, 2)), np.zeros(2, int)), r"inputs of shape \(3, 2\) but targets of shape \(2,\)"),
         ((np.zeros((0, 2)), np.zeros(0, int)), "there are no examples"),
-        ((np.zeros((2, 2)), np.array([0.0, 1.0])), "labels are torch.float64, not whole numbers"),
-        ((np.zeros((2, 2)), np.array([True, False])), "labels are torch.bool, not whole numbers"),
-        ((np.zeros((2, 2)), np.array([0, -1])), "label -1 is negative"),
         ((np.zeros((2, 2)), np.array(["cat", "dog"])), "targets is a ndarray, which is not an array of numbers"),
         ([], "the data set is empty"),
         ([1, 2], "item 0 of the data is a int, not an"),
-        ([(1, 2, 3)], "item 0 of the data is a tuple of 3, not an"),
+        ([np.zeros((2, 2)), np.zeros(2)], r"data is a list of 2 arrays, but it should be \(inputs, targets\)"),
+        ((np.zeros(2), np.zeros(2), np.zeros(2)), r"data is a tuple of 3 arrays, .* as in \(\(x, z\), targets\)"),
+        (
+            (np.zeros((2, 2), complex), [0, 1]),
+            "inputs is a complex array; make it real, with the two parts as channels",
+        ),
+        ((torch.zeros(2, 2, dtype=torch.complex64), [0, 1]), "inputs is a complex tensor"),
+        ((torch.zeros(2, 2).to_sparse(), [0, 1]), r"inputs is a sparse tensor; make it dense with to_dense\(\)"),
+        (
+            (torch.nested.nested_tensor([torch.ones(2), torch.ones(1)], layout=torch.jagged), [0, 1]),
+            "inputs is a nested tensor; make it a list",
+        ),
+        ((np.ma.masked_array([[1.0], [2.0]], [[0], [1]]), [0, 1]), "inputs is an array with masked values"),
+        ((np.array([2**63, 1], np.uint64), [0, 1]), "inputs has the number 9223372036854775808, but"),
+        ((np.array([1, None]), [0, 1]), "inputs is a ndarray, which is not an array of numbers"),
+        ((np.array(["2020", "2021"], "M8[Y]"), [0, 1]), "inputs is a ndarray, which is not an array of numbers"),
+        (([[1.0, 2.0], [3.0]], [0, 1]), r"'inputs' 1 has shape \(1,\), but 'inputs' 0 has \(2,\).*pad=0"),
+        (
+            ({"x": np.zeros((2, 2)), "z": np.zeros((3, 2))}, [0, 1]),
+            r"inputs of shape \['x'\] \(2, 2\), \['z'\] \(3, 2\)",
+        ),
+        ([(1,)], "item 0 of the data is a tuple of 1, not an"),
         ([(np.zeros(2), 0), (np.zeros(3), 1)], r"input 1 has shape \(3,\), but input 0 has \(2,\)"),
         ([(np.zeros(2), 0), (np.zeros(2), "cat")], "label 1 is a str, which is not an array of numbers"),
         ([(np.zeros(2), 0), (None, 1)], "input 1 is a NoneType"),
         (3, r"data is a int; it can be \(inputs, targets\)"),
         ((x for x in range(3)), "data is a generator; it can be"),
-        (Arrays(torch.zeros(2, 1), torch.tensor([0.5, 1])), "labels are torch.float32"),
     ],
 )
 def test_what_cannot_be_used_is_explained(data, complaint):
     with pytest.raises(DataError, match=complaint):
         examples_from(data)
+
+
+@pytest.mark.parametrize(
+    ("targets", "complaint"),
+    [
+        (np.array([0.0, 1.0]), "labels are float64, not whole numbers"),
+        (np.array([True, False]), "labels are bool, not whole numbers"),
+        (np.array([0, -1]), "label -1 is negative"),
+        (torch.tensor([0.5, 1]), "labels are float32, not whole numbers"),
+    ],
+)
+def test_targets_are_read_as_they_are_and_checked_by_the_goal(targets, complaint):
+    examples = examples_from((np.zeros((2, 2)), targets))
+    assert examples.targets.tolist() == targets.tolist()
+    with pytest.raises(DataError, match=complaint):
+        Potluckset(examples, examples).aimed_at(goal_named("classes"))
 
 
 def test_hugging_face_splits_are_passed_one_at_a_time():

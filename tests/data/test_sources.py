@@ -13,6 +13,7 @@ from potluck.data import sources
 from potluck.data.preprocess import CropFlip, Flip, Normalise
 from potluck.data.readers.idx import read_pair
 from potluck.data.sources import digits
+from potluck.study.facts import described, example_of, made_up
 
 
 def test_digits_are_split_in_the_same_proportion_per_class():
@@ -22,6 +23,19 @@ def test_digits_are_split_in_the_same_proportion_per_class():
     assert data.train.targets.bincount().tolist() == [143, 146, 142, 147, 145, 146, 145, 144, 140, 144]
     assert data.test.targets.bincount().tolist() == [35, 36, 35, 36, 36, 36, 36, 35, 34, 36]
     assert int(data.train.inputs.max()) == 16
+
+
+def test_what_is_known_of_the_digits_before_they_are_read_is_so():
+    data, about = sources.load("digits"), sources.about("digits")
+    assert described(example_of(data.train)[0]) == about.inputs == "float32:1x8x8"
+    assert (data.classes, len(data.train), about.owners) == (about.classes, about.training, 0)
+
+
+def test_shapes_classes_and_numbers_are_known_of_every_set():
+    for about in sources.catalogue():
+        assert made_up(about.inputs).shape[0] == 1
+        assert about.classes > 1
+        assert about.training > 1000
 
 
 def test_bundled_digits_are_the_distributed_ones():

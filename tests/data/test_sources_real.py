@@ -11,6 +11,7 @@ from potluck.data import sources
 from potluck.data.readers.files import read_text
 from potluck.data.readers.roles import split_by_role
 from potluck.data.sources.shakespeare import LETTERS
+from potluck.study.facts import described, example_of
 
 pytestmark = [pytest.mark.real_data, pytest.mark.filterwarnings("ignore:.* holds .* of the")]
 
@@ -121,3 +122,13 @@ def test_survey_verifies_what_is_complete():
     real("mnist")
     state = {line.about.name: line.checksum for line in sources.survey(os.environ["POTLUCK_DATA"])}
     assert state["mnist"] == state["fashion-mnist"] == "verified"
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100", "shakespeare", "wikitext2"])
+def test_what_is_known_before_a_set_is_read_is_so(name):
+    data = real(name)
+    about = sources.about(name)
+    inputs, _ = example_of(data.train)
+    assert (described(inputs), data.classes) == (about.inputs, about.classes)
+    assert len(data.train) == about.training or name == "cifar100"  # of which there may be a part
+    assert (0 if data.owners is None else len(data.owners.unique())) == about.owners

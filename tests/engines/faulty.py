@@ -13,7 +13,7 @@ from toys import INPUTS, make_site
 
 from potluck.core.client import Site
 from potluck.core.data import Arrays, Pool
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
 from potluck.core.types import Batch, Client, Context, Job, Phase, Tensors
 
@@ -34,7 +34,7 @@ class Buggy(Method):
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         if self.where == "phases" and job.client.id == WHO:
             raise ValueError("no phase of the moon")  # here: phases
-        return [Phase(buggy_loss if self.where == "loss" else plain_loss)]
+        return [Phase(buggy_loss if self.where == "loss" else Classes())]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         sent, kept = super().collect(net, job, ctx)
@@ -45,7 +45,7 @@ class Buggy(Method):
 
 def buggy_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """Nobody gives it a temperature."""
-    return plain_loss(net, batch, extra) / extra["temperature"]  # here: loss
+    return Classes()(net, batch, extra) / extra["temperature"]  # here: loss
 
 
 class BuggyNet(nn.Sequential):

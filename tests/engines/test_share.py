@@ -17,7 +17,7 @@ from toys import WIDE, Remembering, clients, done, jobs, make_desk, make_site, o
 from potluck.core.desk import STATE, Chore, Piece, score_piece
 from potluck.core.engine import Engine
 from potluck.core.errors import ConfigError
-from potluck.core.evaluate import added, from_tensors
+from potluck.core.evaluate import added
 from potluck.core.names import under
 from potluck.core.server import first_state
 from potluck.core.types import Tensors
@@ -82,9 +82,9 @@ def test_scoring_in_pieces_gives_the_score_of_the_whole(engine: Engine) -> None:
     found = list(engine.share(score_piece, given))
     desk = make_desk(site)
     assert all_same(found, [score_piece(desk, piece) for piece in given])
-    totals = {}
-    for sums in map(from_tensors, found):
-        totals = added(totals, sums)
+    totals: Tensors = {}
+    for sums in found:
+        totals = added(totals, sums, site.task)
     assert totals["accuracy"][1] == len(desk.test)
     inputs, targets = desk.test.take(torch.arange(len(desk.test)))
     logits = site.method.export(state, WIDE, site.context(0))(inputs)

@@ -14,7 +14,7 @@ from potluck.core.client import Site
 from potluck.core.clock import Clock
 from potluck.core.data import Arrays, Holdings, Pool
 from potluck.core.desk import Desk
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth
 from potluck.core.recipe import Recipe
@@ -102,7 +102,7 @@ def play(method: Method, federation: Federation, cohorts: Sequence[Sequence[tupl
         for id, level in members:
             cohort.append(Client(id, federation.levels[level], pool.size(id), pool.labels(id), turn))
             turn += 1
-        seen = {one.id: list(site.batches(Job(one, round, {}), 0, Phase(plain_loss))) for one in cohort}
+        seen = {one.id: list(site.batches(Job(one, round, {}), 0, Phase(Classes()))) for one in cohort}
         after, ledger = server.play(state, cohort, ctx)
         assert not ledger.failures
         yield Played(ctx, cohort, seen, state, after)

@@ -325,7 +325,9 @@ def test_every_level_learns(method):
 
 
 @pytest.mark.parametrize("check", ["engines agree", "a resumed run is the same run", "an exported model is plain"])
-@pytest.mark.parametrize("settings", [{"svd": "randomised"}, {"self_distill": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"svd": "randomised"}, pytest.param({"self_distill": 0.1}, marks=pytest.mark.slow)], ids=str
+)
 def test_the_contract_holds_in_other_modes(check, settings):
     CHECKS[check](FedHM(**settings))
 

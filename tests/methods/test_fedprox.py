@@ -9,7 +9,8 @@ import torch
 from clouds import learned
 from torch import nn
 
-from potluck.core.fit import fit, plain_loss
+from potluck.core.fit import fit
+from potluck.core.goals.classes import Classes
 from potluck.core.types import Phase, Train
 from potluck.core.ways.way import Way
 from potluck.methods.fedprox import FedProx, proximal_loss
@@ -19,7 +20,7 @@ def test_the_loss_has_half_of_mu_times_the_squared_distance() -> None:
     net = nn.Linear(2, 3)
     batch = (torch.ones(4, 2), torch.tensor([0, 1, 2, 0]))
     start = {"weight": net.weight.detach() - 2, "bias": net.bias.detach()}
-    apart = proximal_loss(0.5, net, batch, start) - plain_loss(net, batch, {})
+    apart = proximal_loss(Classes(), 0.5, net, batch, start) - Classes()(net, batch, {})
     assert apart.item() == pytest.approx(0.5 / 2 * 6 * 4)
 
 
@@ -42,7 +43,7 @@ def test_steps_in_the_backward_pass_are_pulled_back_too() -> None:
     for way in ("plain", "swift"):
         net = nn.Linear(6, 3)
         net.load_state_dict(start)
-        phase = Phase(partial(proximal_loss, 2.0), start)
+        phase = Phase(partial(proximal_loss, Classes(), 2.0), start)
         fit(net, Way.called(way).phase(phase, train), batches, train)
         found.append(net.weight.detach())
     torch.testing.assert_close(found[0], found[1])

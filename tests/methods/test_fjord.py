@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ from clouds import heads, learned
 from torch import Tensor, nn
 
 from potluck.core.fit import fit
+from potluck.core.goals.classes import Classes
 from potluck.core.networks import ByWidth
 from potluck.core.random import seeded
-from potluck.core.types import Client, Context, Job, Level, Phase, Task, Tensors, Train, Update
+from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods import fjord
 from potluck.methods.fjord import FjORD, distillation, distilled_loss, drawn_loss, widths
 from potluck.models.rnn import rnn
@@ -113,8 +115,8 @@ def test_the_loss_is_that_of_the_drawn_width(number: int, ratio: float, monkeypa
     alone, taught = nn.functional.cross_entropy(drawn, targets), nn.functional.cross_entropy(widest, targets)
     if ratio < 1:
         taught = taught + distillation(drawn, widest)
-    torch.testing.assert_close(drawn_loss(net, BATCH, {}), alone)
-    torch.testing.assert_close(distilled_loss(net, BATCH, {}), taught)
+    torch.testing.assert_close(drawn_loss(Classes(), net, BATCH, {}), alone)
+    torch.testing.assert_close(distilled_loss(Classes(), net, BATCH, {}), taught)
 
 
 def test_every_width_is_drawn_equally_often() -> None:
@@ -128,8 +130,10 @@ def test_every_width_is_drawn_equally_often() -> None:
 
 
 def test_the_option_decides_what_is_learned() -> None:
-    assert FjORD().phases(Job(client(0, WIDE), 0, {}), context(), {}) == [Phase(distilled_loss)]
-    assert FjORD(distill=False).phases(Job(client(0, WIDE), 0, {}), context(), {}) == [Phase(drawn_loss)]
+    for distill, loss in ((True, distilled_loss), (False, drawn_loss)):
+        (phase,) = FjORD(distill=distill).phases(Job(client(0, WIDE), 0, {}), context(), {})
+        assert isinstance(phase.loss, partial)
+        assert (phase.loss.func, phase.loss.args) == (loss, (Classes(),))
 
 
 def test_every_width_has_statistics_of_its_own_and_shares_scale_and_shift() -> None:
@@ -151,7 +155,7 @@ def test_a_pass_updates_the_statistics_of_its_width_alone(monkeypatch: pytest.Mo
     for number, updated in ((0, "0.5"), (1, "0.25"), (2, "1.0")):
         net, job = localized(method, WIDE, ctx)
         always(number, monkeypatch)
-        drawn_loss(net.train(), BATCH, {})
+        drawn_loss(Classes(), net.train(), BATCH, {})
         sent, stays = method.collect(net, job, ctx)
         counts = {ratio: int(sent[f"{ratio}/norm.num_batches_tracked"]) for ratio in ("1.0", "0.5", "0.25")}
         assert counts == {**dict.fromkeys(counts, 0), updated: 1}

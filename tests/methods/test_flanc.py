@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import potluck
 from potluck.core.errors import ModelError
-from potluck.core.fit import fit, plain_loss
+from potluck.core.fit import fit
+from potluck.core.goals.classes import Classes
 from potluck.core.networks import ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Train, Update
 from potluck.methods.flanc import FLANC, composed_loss
@@ -180,10 +181,10 @@ def test_the_loss_adds_the_orthogonality_of_every_basis() -> None:
     state = method.init(ctx)
     state["basis/conv"], state["basis/linear"] = 2 * state["basis/conv"], 3 * state["basis/linear"]
     net, job = localized(method, HALF, ctx, state)
-    alone = float(plain_loss(net, BATCH, {}).detach())
+    alone = float(Classes()(net, BATCH, {}).detach())
     with torch.no_grad():
-        found = {norm_of: float(composed_loss(0.5, norm_of, net, BATCH, {})) for norm_of in ("mean", "sum")}
-        without = float(composed_loss(0.0, "sum", net, BATCH, {}))
+        found = {norm_of: float(composed_loss(Classes(), 0.5, norm_of, net, BATCH, {})) for norm_of in ("mean", "sum")}
+        without = float(composed_loss(Classes(), 0.0, "sum", net, BATCH, {}))
         (phase,) = FLANC(orthogonality=0.5, norm_of="sum").phases(job, ctx, {})
         chosen = float(phase.loss(net, BATCH, {}))
     # (2² - 1)² on 4 diagonal entries of 16, (3² - 1)² on 2 of 4

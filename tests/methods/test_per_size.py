@@ -9,6 +9,7 @@ import torch
 from clouds import heads, learned
 from torch import Tensor, nn
 
+from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
 from potluck.core.networks import ByName, ByWidth
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Update
@@ -132,7 +133,7 @@ def test_a_narrow_pass_trains_the_scale_of_its_own_width(monkeypatch: pytest.Mon
     assert isinstance(net, Nested)
     monkeypatch.setattr("potluck.methods.fjord.torch.randint", lambda *_: torch.tensor(0))
     batch = (torch.tensor([[1.0], [2.0], [-1.0]]), torch.tensor([0, 1, 0]))
-    drawn_loss(net.train(), batch, {}).backward()
+    drawn_loss(Classes(), net.train(), batch, {}).backward()
     own = net.inner[0].net.get_parameter("between.weight")
     assert any(own is parameter for parameter in net.parameters())
     assert own.grad is not None

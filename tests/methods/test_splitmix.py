@@ -11,14 +11,14 @@ import torch
 from clouds import CLIENTS, FLEET_LEVELS, everything, federation, heads, learned, serving, usable
 from torch import Tensor, nn
 
-from potluck.core.errors import ModelError
+from potluck.core.errors import ConfigError, ModelError
+from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth
 from potluck.core.server import draw_cohort
 from potluck.core.types import Client, Context, Job, Level, Task, Tensors, Update
 from potluck.methods.splitmix import SplitMix, bases_in, due_base, sum_of_losses
 from potluck.parts.ensemble import Ensemble
-from potluck.parts.labels import LOSSES
 
 WIDE, MOST, HALF, QUARTER = LEVELS = (
     Level("wide", 1.0),
@@ -107,6 +107,21 @@ def test_there_are_as_many_bases_as_let_everyone_carry_one(
     assert method.base(ctx).ratio == pytest.approx(base)
     assert all(method.admits(level, ctx) for level in levels)
     assert bases_of(method.distribute(method.init(ctx), client(levels[0]), ctx)) == list(range(count))
+
+
+def test_bases_as_wide_as_is_asked_are_carried_by_the_levels_shares() -> None:
+    # FedHM's journal version: 9, 3, 2 and 1 networks of width 0.35, which as shares of nine are 1, 1/3, 2/9 and 1/9.
+    levels = tuple(Level(f"g{k}", ratio) for k, ratio in enumerate((1.0, 1 / 3, 2 / 9, 1 / 9), start=1))
+    method, ctx = SplitMix(bases=9, width=0.35), context(levels)
+    state = method.init(ctx)
+    assert [len(method.chosen(client(level, turn=5), ctx)) for level in levels] == [9, 3, 2, 1]
+    assert state["8/body.weight"].shape == (math.ceil(8 * 0.35), 1)
+    assert sum(p.numel() for p in method.export(state, levels[1], ctx).parameters()) == 3 * (3 + 3 + 9 + 3)
+
+
+def test_a_base_wider_than_the_largest_level_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"width is 0\.6, .* largest level, 'half': let width be at most .* 0\.5"):
+        SplitMix(width=0.6).init(context((HALF, QUARTER)))
 
 
 def test_who_cannot_carry_a_base_sits_out() -> None:
@@ -219,7 +234,7 @@ def test_members_learn_each_for_itself_and_answer_with_the_mean_of_their_logits(
     batch = (torch.zeros(1, 1), torch.tensor([0]))
     extra = {"mask": torch.tensor([True, True])}
     assert net(batch[0]).tolist()[0] == pytest.approx([math.log(2) / 2, math.log(2)])
-    loss = sum_of_losses(LOSSES["off"], net, batch, extra)
+    loss = sum_of_losses(Classes(), net, batch, extra)
     assert float(loss.detach()) == pytest.approx(-math.log(2 / 3) - math.log(1 / 5))
     loss.backward()
     assert net.members[0].logits.grad.tolist() == pytest.approx([2 / 3 - 1, 1 / 3])

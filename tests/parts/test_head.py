@@ -8,10 +8,13 @@ from torch import Tensor, nn
 
 from outputs import Output
 from potluck.core.errors import ModelError
+from potluck.core.goals.classes import Classes
 from potluck.core.types import Level
 from potluck.parts.head import check_outputs, find_head
 
 HALF = Level("phone", 0.5)
+CLASSES = Classes()
+LABEL = torch.zeros(1, dtype=torch.long)
 
 
 class Custom(nn.Module):
@@ -72,21 +75,21 @@ FOUR = torch.zeros(1, 4)
 
 
 @pytest.mark.parametrize(
-    ("net", "example", "classes", "head"),
+    ("net", "example", "head"),
     [
-        (nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)), FOUR, 3, ("2.weight", "2.bias")),
-        (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3)), FOUR, 3, ("2.weight", "2.bias")),
-        (nn.Sequential(nn.Linear(4, 3), nn.LogSoftmax(-1)), FOUR, 3, ("0.weight", "0.bias")),
-        (nn.Sequential(nn.Linear(4, 3, bias=False)), FOUR, 3, ("0.weight",)),
-        (nn.Linear(4, 3), FOUR, 3, ("weight", "bias")),
-        (nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)), FOUR, 3, ("2.weight", "2.bias")),
-        (Custom(), FOUR, 3, ("classifier.weight", "classifier.bias")),
-        (Language(tied=False), torch.zeros(1, 5, dtype=torch.long), 11, ("out.weight", "out.bias")),
-        (Language(tied=True), torch.zeros(1, 5, dtype=torch.long), 11, ()),
-        (nn.Sequential(nn.Linear(4, 5), nn.AdaptiveAvgPool1d(3)), FOUR, 3, ()),
-        (nn.Sequential(nn.Linear(4, 6), Cosine()), FOUR, 3, ("1.weight",)),
-        (Named(own=False), FOUR, 3, ("out.weight", "out.bias")),
-        (Named(own=True), FOUR, 3, ("rows",)),
+        (nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)), FOUR, ("2.weight", "2.bias")),
+        (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3)), FOUR, ("2.weight", "2.bias")),
+        (nn.Sequential(nn.Linear(4, 3), nn.LogSoftmax(-1)), FOUR, ("0.weight", "0.bias")),
+        (nn.Sequential(nn.Linear(4, 3, bias=False)), FOUR, ("0.weight",)),
+        (nn.Linear(4, 3), FOUR, ("weight", "bias")),
+        (nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)), FOUR, ("2.weight", "2.bias")),
+        (Custom(), FOUR, ("classifier.weight", "classifier.bias")),
+        (Language(tied=False), torch.zeros(1, 5, dtype=torch.long), ("out.weight", "out.bias")),
+        (Language(tied=True), torch.zeros(1, 5, dtype=torch.long), ()),
+        (nn.Sequential(nn.Linear(4, 5), nn.AdaptiveAvgPool1d(3)), FOUR, ()),
+        (nn.Sequential(nn.Linear(4, 6), Cosine()), FOUR, ("1.weight",)),
+        (Named(own=False), FOUR, ("out.weight", "out.bias")),
+        (Named(own=True), FOUR, ("rows",)),
     ],
     ids=[
         "last of two",
@@ -105,32 +108,32 @@ FOUR = torch.zeros(1, 4)
     ],
 )
 def test_the_head_is_the_last_layer_with_a_row_per_class(
-    net: nn.Module, example: Tensor, classes: int, head: tuple[str, ...]
+    net: nn.Module, example: Tensor, head: tuple[str, ...]
 ) -> None:
-    assert find_head(net, example, classes) == head
+    assert find_head(net, example, CLASSES) == head
     assert not any(module._forward_hooks for module in net.modules())
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_looking_for_the_head_changes_nothing(training: bool) -> None:
     net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).train(training)
-    find_head(net, torch.ones(1, 4), 3)
+    find_head(net, torch.ones(1, 4), CLASSES)
     assert net.training == training
     assert net[0].num_batches_tracked.item() == 0
     with pytest.raises(RuntimeError):
-        find_head(net, torch.ones(1, 5), 3)
+        find_head(net, torch.ones(1, 5), CLASSES)
     assert net.training == training
     assert not any(module._forward_hooks for module in net.modules())
 
 
 def test_a_fitting_network_is_let_through() -> None:
-    check_outputs(Custom(), FOUR, 3, HALF)
+    check_outputs(Custom(), (FOUR, LABEL), CLASSES, 3, HALF)
 
 
 @pytest.mark.parametrize("outputs", [2, 4])
 def test_outputs_that_do_not_fit_the_labels_are_refused(outputs: int) -> None:
     with pytest.raises(ModelError) as caught:
-        check_outputs(nn.Linear(4, outputs), FOUR, 3, HALF)
+        check_outputs(nn.Linear(4, outputs), (FOUR, LABEL), CLASSES, 3, HALF)
     assert str(caught.value) == (
         f"the network of level 'phone' (ratio 0.5) has {outputs} outputs, but the labels go from 0 to 2: it needs 3"
     )
@@ -147,7 +150,7 @@ def test_outputs_that_do_not_fit_the_labels_are_refused(outputs: int) -> None:
 )
 def test_a_network_that_cannot_run_on_the_data_is_refused(net: nn.Module, example: Tensor) -> None:
     with pytest.raises(ModelError, match=r"level 'phone' \(ratio 0\.5\) cannot run on an input of shape \(4,\): \S"):
-        check_outputs(net, example, 3, HALF)
+        check_outputs(net, (example, LABEL), CLASSES, 3, HALF)
 
 
 def test_a_network_whose_logits_are_not_clear_is_refused() -> None:
@@ -156,4 +159,4 @@ def test_a_network_whose_logits_are_not_clear_is_refused() -> None:
             return inputs, inputs
 
     with pytest.raises(ModelError, match=r"returns tuple \(0: a tensor of shape \(1, 4\), 1: .* is not clear"):
-        check_outputs(Pair(), FOUR, 4, HALF)
+        check_outputs(Pair(), (FOUR, LABEL), CLASSES, 4, HALF)

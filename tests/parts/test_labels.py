@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from potluck.core.goals.classes import Classes
 from potluck.core.types import Client, Level
-from potluck.parts.labels import label_mask, loss_minus_infinity, loss_zero, masked_logits
+from potluck.parts.labels import MaskedLoss, label_mask, masked_logits
+
+loss_zero, loss_minus_infinity = MaskedLoss(Classes(), "zero"), MaskedLoss(Classes(), "-inf")
 
 LOGITS = torch.tensor([[math.log(2), math.log(3), math.log(7)]])
 HAS = torch.tensor([True, True, False])

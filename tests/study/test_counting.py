@@ -10,6 +10,7 @@ from small_experiment import StopAfter, content, run_config, without_seconds, wr
 from torch import nn
 
 import potluck
+from potluck.core.data import Arrays
 from potluck.core.types import Client, Level
 from potluck.core.ways.counted import Load
 from potluck.core.ways.way import Way
@@ -96,7 +97,8 @@ def test_the_choice_is_written_down_and_gives_the_same_bits_again(config, tmp_pa
     assert weights(tmp_path / "run") != weights(tmp_path / "plain")
 
 
-@pytest.mark.parametrize("which", ["config", pytest.param("images", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["config", "images"])
 def test_the_number_of_workers_does_not_show(which, request, tmp_path, monkeypatch):
     monkeypatch.setattr("potluck.core.ways.counted.LAID_OUT_MACS", 1)
     path = request.getfixturevalue(which)
@@ -175,7 +177,9 @@ def test_clients_are_stacked_if_there_are_some_alike_and_never_more_than_half(si
     of = [Level(f"level{number}", 1.0) for number in range(levels)]
     cohort = [Client(number, of[number % levels], size, ()) for number, size in enumerate(sizes)]
     experiment = SimpleNamespace(
-        admitted=lambda: of, task=SimpleNamespace(train=potluck.Train(batch_size=10), levels=of)
+        admitted=lambda: of,
+        task=SimpleNamespace(train=potluck.Train(batch_size=10), levels=of),
+        data=Arrays(torch.zeros(1, 2), torch.zeros(1)),
     )
     costs = [SimpleNamespace(level=level.name, macs=7) for level in of]
     assert load_of(experiment, of[0], costs, cohort) == Load(10, 7, together)

@@ -15,7 +15,7 @@ import potluck
 from potluck import methods
 from potluck.cli import outcome
 from potluck.core.errors import RunError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.server import Failure, first_state
 from potluck.core.tensors import state_of
 from potluck.models.catalogue import find_model
@@ -28,7 +28,7 @@ REASON = "no such label"
 def clumsy_loss(net, batch, extra):
     if extra["bad"]:
         raise ValueError(REASON)
-    return plain_loss(net, batch, extra)
+    return Classes()(net, batch, extra)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Choosy(Clumsy):
     """Trains everybody, and leaves those out of the mean of whom the other's loss fails."""
 
     def phases(self, job, ctx, personal):
-        return [potluck.Phase(plain_loss)]
+        return [potluck.Phase(Classes())]
 
     def aggregate(self, state, updates, ctx):
         return super().aggregate(state, (each for each in updates if not self.is_bad(each.client, ctx.round)), ctx)
@@ -325,7 +325,7 @@ class BadPhases(BadCollect):
     def phases(self, job, ctx, personal):
         if job.client.id in self.fails:
             raise ValueError(REASON)
-        return [potluck.Phase(plain_loss)]
+        return [potluck.Phase(Classes())]
 
 
 @dataclass(frozen=True)
@@ -421,12 +421,12 @@ def test_what_nobody_asked_for_is_left_out(what, says):
 MODULE = '''\
 from dataclasses import dataclass
 import potluck, torch
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 
 def my_loss(net, batch, extra):
     if extra["bad"]:
         raise ValueError("[red]no[/red] such label")
-    return plain_loss(net, batch, extra)
+    return Classes()(net, batch, extra)
 
 @dataclass(frozen=True)
 class Mine(potluck.Method):

@@ -10,7 +10,7 @@ from test_personal_runs import TEXT, lasting
 
 import potluck
 from potluck.core.errors import ConfigError, RunError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.core.types import Phase, Train
 from potluck.engines.serial import Serial
 from potluck.methods.heterofl import HeteroFL
@@ -102,7 +102,7 @@ class FallingPhase(HeteroFL):
     """Trains at a rate of its own, which falls towards the last round."""
 
     def phases(self, job, ctx, personal):
-        return [Phase(plain_loss, train=Train(schedule="cosine"))]
+        return [Phase(Classes(), train=Train(schedule="cosine"))]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch import nn
 
 import potluck
 from potluck.core.errors import ConfigError, DataError, PotluckError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.classes import Classes
 from potluck.data import sources
 from potluck.study.config import parse_config, read_config
 from potluck.study.experiment import from_config
@@ -27,8 +27,8 @@ class Public(potluck.Method):
     epochs: int = 3
 
     def phases(self, job, ctx, personal):
-        public = potluck.Phase(plain_loss, source="proxy", train=potluck.Train(lr=0.05, epochs=self.epochs))
-        return [public, potluck.Phase(plain_loss)] if self.private else [public]
+        public = potluck.Phase(Classes(), source="proxy", train=potluck.Train(lr=0.05, epochs=self.epochs))
+        return [public, potluck.Phase(Classes())] if self.private else [public]
 
 
 def network():

@@ -212,7 +212,11 @@ def test_an_unknown_level():
         ({"proxy": "digit"}, DataError, "did you mean 'digits'"),
         ({"data": {"alice": arrays()}}, DataError, "dictionary with the key 'alice'.*give it as clients= instead"),
         ({"data": {}}, DataError, "data is a dictionary"),
-        ({"data": (arrays()[0], torch.zeros(180, 3))}, DataError, "several labels for one example"),
+        (
+            {"data": (arrays()[0], torch.zeros(180, 3))},
+            DataError,
+            "labels are float32, not whole numbers; .* or 'multi-label'",
+        ),
         ({"levels": [1, 0.5]}, ConfigError, r"levels is \[1, 0.5\], but it should be a dictionary"),
         ({"levels": 0.5}, ConfigError, "levels is 0.5, but it should be a dictionary"),
         ({"train": {"lrr": 0.1}}, ConfigError, "did you mean 'lr'"),

@@ -12,13 +12,15 @@ from small_experiment import run_config, write_config
 from potluck.core.client import Site
 from potluck.core.data import Arrays
 from potluck.core.errors import ConfigError
+from potluck.core.goals.classes import MaskedTokens
 from potluck.core.server import first_state
 from potluck.core.threads import one_thread
 from potluck.core.types import Job
 from potluck.core.works import perform
 from potluck.study.config import read_config
 from potluck.study.experiment import from_config
-from potluck.study.recipes import Facts, rebuilt
+from potluck.study.facts import Facts
+from potluck.study.recipes import rebuilt
 
 DATA = """\
 import torch, potluck
@@ -359,9 +361,9 @@ def test_a_config_that_was_never_run_has_no_recipe(private):
     ],
 )
 def test_facts_read_back_as_themselves(example):
-    facts = Facts(12, "masked-tokens", example)
+    facts = Facts(12, MaskedTokens(gaps=True), example)
     found = Facts.of_table(facts.table())
-    assert (found.classes, found.goal) == (12, "masked-tokens")
+    assert (found.classes, found.goal) == (12, MaskedTokens(gaps=True))
     for one, other in zip(found.example, example, strict=True):
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
 

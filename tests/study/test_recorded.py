@@ -135,6 +135,7 @@ def test_a_run_from_python_in_which_all_has_names_is_like_one_of_a_config(tmp_pa
     assert config.resolved()["data"] == {
         "source": {"name": "digits"},
         "partition": {"name": "dirichlet", "alpha": 1.0, "min_size": 2},
+        "validation": 0.0,
     }
     assert (config.method_name, config.resolved()["fleet"]["assignment"]) == ("fedrolex", {"name": "blocks"})
     recorded = potluck.load(tmp_path / "run")

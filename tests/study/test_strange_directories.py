@@ -63,7 +63,7 @@ def test_a_run_may_be_where_a_link_leads(stopped, tmp_path):
         {"inputs": "float32:1x-8"},
         {"inputs": "nn:3"},
         {"classes": 10**12},
-        {"classes": 0},
+        {"classes": -1},
         {"classes": "10"},
         {"goal": "guess"},
     ],

@@ -156,7 +156,7 @@ class Lazy(torch.optim.Adam):
         super().__init__(params, lr=lr * pace)
 
 
-@pytest.mark.parametrize("engine", ["serial", "local"])
+@pytest.mark.parametrize("engine", ["serial", pytest.param("local", marks=pytest.mark.slow)])
 def test_any_class_trains_in_any_engine_and_is_written_down_by_its_path(tmp_path, engine):
     class Local(Lazy):
         """No file can name it, but workers get it all the same."""

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import torch
 
-from potluck.core.errors import PotluckError, UpdateError
+from potluck.core.errors import DataError, PotluckError, UpdateError
 from potluck.core.types import Job
 
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 PACKAGES = Path(sysconfig.get_paths()["purelib"])
 OURS = (Path(__file__).parents[1], Path(torch.__file__).parent)
+UNKNOWN = "index out of range in self"  # PyTorch's words of an embedding
+TOO_FEW_ROWS = "an input is a number for which the network's embedding has no row; give it more rows (num_embeddings)"
 LONELY = "Expected more than 1 value per channel"  # PyTorch's words
 
 
@@ -40,10 +42,14 @@ def reason_of(error: Exception, job: Job) -> UpdateError:
     """Why a client cannot answer. A mistake in the settings and a fault of ours are no client's: they end the run."""
     if isinstance(error, UpdateError):
         return error
+    if isinstance(error, DataError):  # examples that are read as they are needed
+        return UpdateError(str(error))
     if isinstance(error, PotluckError):
         raise error
     if LONELY in str(error):  # also of networks of ours: who has one example has batches of one
         return UpdateError("batch norm cannot train on a batch of one example; raise train.batch_size")
+    if UNKNOWN in str(error):
+        return UpdateError(TOO_FEW_ROWS)
     failure = foreign_failure(error)
     if not failure:
         raise RuntimeError(f"{described(job)} broke down: {type(error).__name__}: {error}") from error

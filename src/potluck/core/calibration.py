@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from potluck.core.batches import batches
 from potluck.core.client import Site
-from potluck.core.data import batches
 from potluck.core.errors import UpdateError
 from potluck.core.form import Form, form_of
+from potluck.core.inputs import Inputs, call, count_in, repeated
 from potluck.core.observe import Given, listening
 from potluck.core.random import seeded
 from potluck.core.types import Batch, Job, Tensors, Update
@@ -45,7 +46,7 @@ def measure(net: nn.Module, stream: Iterable[Batch]) -> Tensors:
             try:
                 found = statistics_of(net, inputs)
             except ValueError:  # PyTorch's answer to a single value per channel
-                if len(inputs) > 1:
+                if count_in(inputs) > 1:
                     raise
                 continue
             for name, value in found.items():
@@ -53,7 +54,7 @@ def measure(net: nn.Module, stream: Iterable[Batch]) -> Tensors:
     return sums
 
 
-def statistics_of(net: nn.Module, inputs: Tensor) -> Tensors:
+def statistics_of(net: nn.Module, inputs: Inputs) -> Tensors:
     """The mean and unbiased variance of what each norm is given when the network sees a batch, and a count of 1."""
     found: Tensors = {}
 
@@ -67,7 +68,7 @@ def statistics_of(net: nn.Module, inputs: Tensor) -> Tensors:
             found[key] = found[key] + value.double() if key in found else value.double()
 
     with listening(norms(net), before=note):
-        net(inputs)
+        call(net, inputs)
     return found
 
 
@@ -84,11 +85,10 @@ def calibrate(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors
     return sums, {}
 
 
-def statistics_form(net: nn.Module, inputs: Tensor) -> Form:
+def statistics_form(net: nn.Module, inputs: Inputs) -> Form:
     """What a client may answer a request to measure with."""
-    several = inputs.expand(2, *inputs.shape[1:])
     with torch.no_grad():
-        return form_of(statistics_of(net.train(), several))
+        return form_of(statistics_of(net.train(), repeated(inputs, 2)))
 
 
 def combine(updates: Iterable[Update]) -> Tensors:

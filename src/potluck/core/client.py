@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from potluck.core.data import Examples, Holder, batches, stacked_batches
+from potluck.core.batches import batches, stacked_batches
+from potluck.core.data import Examples, Holder
 from potluck.core.errors import UpdateError
 from potluck.core.fit import fit, in_round
+from potluck.core.inputs import mapped
 from potluck.core.memo import Memo
 from potluck.core.method import Method
 from potluck.core.random import seeded
@@ -72,7 +74,11 @@ class Site:
 
     def moved(self, stream: Iterator[Batch]) -> Iterator[Batch]:
         """Batches where networks are trained."""
-        return ((inputs.to(self.device), targets.to(self.device)) for inputs, targets in stream)
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(self.device)
+
+        return ((mapped(move, inputs), mapped(move, targets)) for inputs, targets in stream)
 
     def placed(self, net: nn.Module) -> nn.Module:
         """A network where networks are trained."""

@@ -1,19 +1,21 @@
-"""Examples in memory, the batches that clients train on, and who holds which examples."""
+"""Examples, in memory or read when they are asked for, and who holds which of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from potluck.core.errors import DataError
+from potluck.core.inputs import joined, mapped, tensors_of
 from potluck.core.types import Batch
 
-Prepare = Callable[[Tensor], Tensor]
-Augment = Callable[[Tensor, torch.Generator], Tensor]
+Prepare = Callable[[Any], Any]
+Augment = Callable[[Any, torch.Generator], Any]
 
 
 class Examples(Protocol):
@@ -25,29 +27,62 @@ class Examples(Protocol):
         """These examples as one batch; with a generator they are for training and may be augmented."""
 
     def labels(self, index: Tensor) -> Tensor:
-        """The targets of these examples."""
+        """The targets of these examples; the first one if an example has several."""
+
+
+class Column(Protocol):
+    """Something that every example has, kept in another way than as one tensor: of unequal lengths, or in a file."""
+
+    even: bool  # whether examples are of one shape, so that batches of one size are, too
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor) -> Tensor:
+        """That of these examples, as one tensor."""
+
+    def example(self) -> Tensor:
+        """A made-up batch of one."""
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Examples as two contiguous tensors: a batch is one index into both."""
+    """Examples as columns, of which a batch takes rows: tensors, or what can be asked for them; perhaps several."""
 
-    inputs: Tensor
-    targets: Tensor
+    inputs: Any
+    targets: Any
     prepare: Prepare | None = None  # what every example goes through, e.g. bytes to normalised floats
     augment: Augment | None = None  # what only training batches go through, before `prepare`
+    names: tuple[str, ...] = ()  # of the classes in the order of their numbers, if the data came with names
+    features: tuple[str, ...] = ()  # the columns of a table that the input is made of, in their order
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(self.targets) if isinstance(self.targets, Tensor) else len(tree_leaves(self.targets)[0])
 
     def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
-        inputs = self.inputs.index_select(0, index)  # copies rows, where [index] copies scalar by scalar
+        inputs = rows(self.inputs, index)
         if rng is not None and self.augment is not None:
             inputs = self.augment(inputs, rng)
-        return (self.prepare(inputs) if self.prepare is not None else inputs), self.targets.index_select(0, index)
+        return (self.prepare(inputs) if self.prepare is not None else inputs), rows(self.targets, index)
 
     def labels(self, index: Tensor) -> Tensor:
-        return self.targets.index_select(0, index)
+        return first_of(rows(self.targets, index))
+
+
+def columns_of(examples: Arrays) -> list[Tensor | Column]:
+    """All columns of inputs and targets."""
+    return tree_leaves((examples.inputs, examples.targets))
+
+
+def rows(columns: Any, index: Tensor) -> Any:
+    """Some rows of a column, or of each of several."""
+    if isinstance(columns, Tensor):
+        return columns.index_select(0, index)  # copies rows, where [index] copies scalar by scalar
+    return tree_map(lambda each: rows(each, index) if isinstance(each, Tensor) else each.take(index), columns)
+
+
+def first_of(targets: Any) -> Tensor:
+    """The target by which examples are told apart, where they have several."""
+    return tensors_of(targets)[0]
 
 
 @dataclass(frozen=True)
@@ -67,66 +102,54 @@ class Part:
         return self.whole.labels(self.chosen.index_select(0, index))
 
 
+@dataclass(frozen=True)
+class Chain:
+    """Some examples of each of several sources, one source after the other; all examples are of one shape."""
+
+    parts: tuple[tuple[Examples, Tensor], ...]
+
+    def __len__(self) -> int:
+        return sum(len(chosen) for _, chosen in self.parts)
+
+    def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
+        batch: Batch = self.put_together(index, lambda source, own: source.take(own, rng))
+        return batch
+
+    def labels(self, index: Tensor) -> Tensor:
+        found: Tensor = self.put_together(index, lambda source, own: source.labels(own))
+        return found
+
+    def put_together(self, index: Tensor, ask: Callable[[Examples, Tensor], Any]) -> Any:
+        """What the sources give for these examples, in the order of the examples."""
+        ends = torch.tensor([len(chosen) for _, chosen in self.parts]).cumsum(0)
+        whose = torch.searchsorted(ends, index, right=True)
+        found, places = [], []
+        for number in whose.unique().tolist():
+            source, chosen = self.parts[number]
+            places.append((whose == number).nonzero().flatten())
+            found.append(ask(source, chosen[index[places[-1]] - (ends[number] - len(chosen))]))
+        if len(found) == 1:
+            return found[0]
+        order = torch.cat(places).argsort()
+        return mapped(lambda tensor: tensor.index_select(0, order), joined(found, torch.cat))
+
+
+def is_even(examples: Examples) -> bool:
+    """Whether batches of one size are of one shape."""
+    if isinstance(examples, Part):
+        return is_even(examples.whole)
+    if isinstance(examples, Chain):
+        return all(is_even(source) for source, _ in examples.parts)
+    if isinstance(examples, Arrays):
+        return all(isinstance(column, Tensor) or column.even for column in columns_of(examples))
+    return bool(getattr(examples, "even", True))
+
+
 def evenly_spaced(examples: Examples, most: int) -> Examples:
     """At most so many of the examples, spread evenly over all of them."""
     if len(examples) <= most:
         return examples
     return Part(examples, torch.arange(most) * len(examples) // most)
-
-
-def batch_sizes(count: int, size: int) -> list[int]:
-    """How many examples the batches of an epoch have.
-
-    A single leftover example joins the batch before it: batch norm cannot train on one. Batches that are asked to be of
-    one example stay so.
-
-    >>> batch_sizes(22, 10), batch_sizes(21, 10)
-    ([10, 10, 2], [10, 11])
-    """
-    sizes = [min(size, count - start) for start in range(0, count, size)]
-    if size > 1 and len(sizes) > 1 and sizes[-1] == 1:
-        sizes[-2:] = [size + 1]
-    return sizes
-
-
-def batches(examples: Examples, size: int, epochs: int, rng: torch.Generator) -> Iterator[Batch]:
-    """Shuffled training batches, every example once per epoch."""
-    sizes = batch_sizes(len(examples), size)
-    for _ in range(epochs if sizes else 0):
-        for part in torch.randperm(len(examples), generator=rng).split(sizes):
-            yield examples.take(part, rng)
-
-
-def stacked_batches(drawn: Sequence[tuple[Examples, torch.Generator]], size: int, epochs: int) -> Iterator[Batch]:
-    """The batches of several clients with equally many examples, a client per row."""
-    pool = common_pool([source for source, _ in drawn])
-    if pool is None:
-        streams = (batches(source, size, epochs, rng) for source, rng in drawn)
-        for each in zip(*streams, strict=True):
-            yield torch.stack([inputs for inputs, _ in each]), torch.stack([targets for _, targets in each])
-        return
-    whole, held = pool
-    clients, sizes = len(held), batch_sizes(len(held[0]), size)
-    for _ in range(epochs if sizes else 0):
-        orders = (torch.randperm(sum(sizes), generator=rng) for _, rng in drawn)
-        chosen = torch.stack([own.index_select(0, order) for own, order in zip(held, orders, strict=True)])
-        for index in chosen.split(sizes, dim=1):
-            inputs, targets = whole.take(index.flatten())
-            yield inputs.unflatten(0, (clients, -1)), targets.unflatten(0, (clients, -1))
-
-
-def common_pool(sources: Sequence[Examples]) -> tuple[Arrays, list[Tensor]] | None:
-    """The arrays that all of these are parts of, and which of their examples each has, if that is how they are stored.
-
-    Augmented examples are left out: every client draws its own random numbers for them, batch by batch.
-    """
-    parts = [source for source in sources if isinstance(source, Part)]
-    whole = parts[0].whole if parts else None
-    if not isinstance(whole, Arrays) or whole.augment is not None or len(parts) < len(sources):
-        return None
-    if any(part.whole is not whole or len(part) != len(parts[0]) for part in parts):
-        return None
-    return whole, [part.chosen for part in parts]
 
 
 class AnyHoldings(Protocol):
@@ -195,6 +218,7 @@ class Pool:
     holdings: AnyHoldings
     scored: Examples | None = None
     scored_by: AnyHoldings | None = None  # whose test examples these are; everybody has all if not given
+    classes: bool = True  # whether targets are classes
 
     def __len__(self) -> int:
         return len(self.holdings)
@@ -211,4 +235,7 @@ class Pool:
         return self.holdings.size(client)
 
     def labels(self, client: int) -> tuple[int, ...]:
-        return tuple(sorted(set(self.train.labels(self.holdings.of(client)).flatten().tolist())))
+        if not self.classes:
+            return ()
+        found = set(self.train.labels(self.holdings.of(client)).flatten().tolist())
+        return tuple(sorted(label for label in found if label >= 0))  # -100 is for what does not count

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from potluck.core.calibration import install
 from potluck.core.client import HOST
 from potluck.core.data import Examples
-from potluck.core.evaluate import LocalTest, as_tensors, batch_size, sums_over
+from potluck.core.evaluate import LocalTest, batch_size, tally_over
 from potluck.core.memo import Memo
 from potluck.core.names import inside
 from potluck.core.recipe import Recipe
@@ -28,10 +28,21 @@ class Desk:
     test: Examples
     local: LocalTest | None = None
     device: str = HOST
+    choosing: Tensor | None = None  # which of the examples choose the best round, sorted
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "memo": Memo()}  # another process makes its own
+
+    def examples(self, choosing: bool) -> Tensor:
+        """The test examples that choose the best round, or all the others."""
+        if self.choosing is None:
+            return torch.arange(0 if choosing else len(self.test))
+        if choosing:
+            return self.choosing
+        others = torch.ones(len(self.test), dtype=torch.bool)
+        others[self.choosing] = False
+        return others.nonzero().flatten()
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,7 @@ class Piece:
     count: int  # how many pieces there are
     occasion: int  # pieces of one occasion belong together
     payload: Tensors
+    choosing: bool = False  # whether it is of the examples that choose the best round
 
 
 def whose(piece: Piece) -> str:
@@ -58,10 +70,10 @@ Chore = Callable[[Desk, Piece], Tensors]
 def score_piece(desk: Desk, piece: Piece) -> Tensors:
     """What one piece of the test examples adds to the score of a level's model."""
     net = desk.memo.latest("scored", (piece.level.name, piece.occasion), lambda: scored_model(desk, piece))
-    size, count = len(desk.test), piece.count
-    chosen = torch.arange(size * piece.number // count, size * (piece.number + 1) // count)
-    task = desk.recipe.task
-    return as_tensors(sums_over(net, desk.test, chosen, task.goal, desk.local, batch_size(task)))
+    examples, count, task = desk.examples(piece.choosing), piece.count, desk.recipe.task
+    size = len(examples)
+    chosen = examples[size * piece.number // count : size * (piece.number + 1) // count]
+    return tally_over(net, desk.test, chosen, task, desk.local, batch_size(task))
 
 
 def scored_model(desk: Desk, piece: Piece) -> nn.Module:

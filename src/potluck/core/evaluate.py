@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from potluck.core.blame import TOO_FEW_ROWS, UNKNOWN
 from potluck.core.data import Examples
-from potluck.core.logits import logits_of
-from potluck.core.types import Goal, Task, Tensors
+from potluck.core.errors import DataError
+from potluck.core.goals.goal import Score, Sums
+from potluck.core.inputs import Inputs, call, mapped, tensors_of
+from potluck.core.measures import attempt
+from potluck.core.names import inside, under
+from potluck.core.types import Task, Tensors
 
-Score = dict[str, float]
-"""Measures by name; `accuracy` and `loss` (mean cross-entropy) are always among them."""
-
-Sums = dict[str, tuple[float, int]]
-"""What is averaged: a sum and how many it is the sum of."""
-
-
-MOST_EXAMPLES, MOST_LOGITS = 500, 1 << 22  # of a batch that is scored: texts have many logits per example
+MOST_EXAMPLES, MOST_NUMBERS, MOST_LOGITS = 500, 1 << 21, 1 << 22  # of a batch that is scored, its inputs, its outputs
+LOCAL = "local_accuracy"
 
 
 @dataclass(frozen=True)
@@ -32,84 +30,75 @@ class LocalTest:
 
 
 @torch.no_grad()
-def sums_over(
-    net: nn.Module, examples: Examples, chosen: Tensor, goal: Goal, local: LocalTest | None, batch_size: int
-) -> Sums:
+def tally_over(
+    net: nn.Module, examples: Examples, chosen: Tensor, task: Task, local: LocalTest | None, batch_size: int
+) -> Tensors:
     """What some of the examples add to the score of a network."""
     net.eval()
-    totals: Sums = {}
+    total: Tensors = {}
     device = next((tensor.device for tensor in (*net.parameters(), *net.buffers())), torch.device("cpu"))
     for index in torch.split(chosen, batch_size):
-        inputs, targets = (each.to(device) for each in examples.take(index))
-        logits = logits_of(net(inputs))
-        sums = sums_of(logits, inputs, targets, goal)
+        inputs, targets = mapped(lambda each: each.to(device), examples.take(index))
+        outputs = outputs_of(net, inputs, task)
+        sums = task.goal.sums(outputs, inputs, targets)
         if local is not None:
             has, owned = local.classes[index].to(device), local.owned[index].to(device)
-            sums["local_accuracy"] = local_sums(logits, targets, has, owned)
-        totals = added(totals, sums)
-    return totals
+            sums[LOCAL] = local_sums(outputs, targets, has, owned)
+        found = as_tensors(sums)
+        for name, measure in task.measures.items():
+            shown = (outputs, targets) if measure.raw else task.goal.scored(outputs, targets)
+            found |= under(name, attempt(name, measure.of, *shown))
+        total = added(total, found, task)
+    return total
+
+
+def outputs_of(net: nn.Module, inputs: Inputs, task: Task) -> Any:
+    """What a network says of test examples; numbers that it has no row for are a mistake in the data."""
+    try:
+        return task.goal.outputs(call(net, inputs))
+    except IndexError as error:
+        if UNKNOWN in str(error):
+            raise DataError(f"test: {TOO_FEW_ROWS}") from error
+        raise
 
 
 def batch_size(task: Task) -> int:
     """How many examples are scored at a time."""
-    return max(1, min(MOST_EXAMPLES, MOST_LOGITS // (task.classes * task.example[1].numel())))
+    numbers, answers = (max(1, sum(tensor.numel() for tensor in tensors_of(tree))) for tree in task.example)
+    return max(1, min(MOST_EXAMPLES, MOST_NUMBERS // numbers, MOST_LOGITS // (max(1, task.classes) * answers)))
 
 
 def as_tensors(sums: Sums) -> Tensors:
-    """Sums as named tensors, for the wire."""
+    """Sums and counts as named tensors, for the wire."""
     return {name: torch.tensor([value, count], dtype=torch.float64) for name, (value, count) in sums.items()}
 
 
-def from_tensors(tensors: Tensors) -> Sums:
-    """Sums again."""
-    return {name: (float(pair[0]), int(pair[1])) for name, pair in tensors.items()}
-
-
-def added(one: Sums, other: Sums) -> Sums:
-    """Two sums as one."""
-    total = dict(one)
-    for name, (value, count) in other.items():
-        before, counted = total.get(name, (0.0, 0))
-        total[name] = before + value, counted + count
+def added(one: Tensors, other: Tensors, task: Task) -> Tensors:
+    """What two pieces add up to."""
+    if not one or not other:
+        return one or other
+    total = {name: one[name] + pair if name in one else pair for name, pair in other.items() if is_sum(name, task)}
+    for name, measure in task.measures.items():
+        total |= under(name, attempt(name, measure.added, inside(name, one), inside(name, other)))
     return total
 
 
-def means_of(totals: Sums, goal: Goal) -> Score:
-    """The score that sums over all examples give."""
-    means = {name: value / count for name, (value, count) in totals.items() if count}
-    return {**means, **perplexities(means, goal)}
+def is_sum(name: str, task: Task) -> bool:
+    """Whether a tensor of a tally has a sum and a count, and is not of a measure's."""
+    return name in task.goal.means or name == LOCAL
 
 
-def sums_of(logits: Tensor, inputs: Tensor, targets: Tensor, goal: Goal) -> Sums:
-    """Right answers and cross-entropy of a batch, over all targets and, where some were hidden, over those."""
-    right = logits.argmax(-1) == targets
-    losses = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)
-    sums = {"accuracy": (float(right.sum()), targets.numel()), "loss": (float(losses.double().sum()), targets.numel())}
-    if goal == "masked-tokens":
-        hidden = inputs != targets
-        count = int(hidden.sum())
-        sums["masked_accuracy"] = float(right[hidden].sum()), count
-        sums["masked_loss"] = float(losses[hidden].double().sum()), count
-        sums["paper_perplexity"] = heterofl_perplexity(losses), len(losses)
-    return sums
-
-
-def heterofl_perplexity(losses: Tensor) -> float:
-    """Σ over windows of exp(mean cross-entropy of the window): HeteroFL averages exponentials, over all positions."""
-    return float(losses.double().mean(1).exp().sum())
+def score_of(total: Tensors, task: Task) -> Score:
+    """The score that all pieces together give: the goal's means, what follows from them, and further measures."""
+    sums = {name: pair for name, pair in total.items() if is_sum(name, task)}
+    means = {name: float(pair[0] / pair[1]) for name, pair in sums.items() if pair[1]}
+    further = {
+        name: attempt(name, measure.value, inside(name, total)) for name, measure in task.measures.items() if total
+    }
+    return {**means, **task.goal.derived(means), **further}
 
 
 def local_sums(logits: Tensor, targets: Tensor, classes: Tensor, owned: Tensor) -> tuple[float, int]:
     """Right answers when each client only chooses among its classes: absent ones have logit 0 (HeteroFL, Local)."""
     right = logits.masked_fill(~classes, 0.0).argmax(-1) == targets
     return float(right[owned].sum()), int(owned.sum())
-
-
-def perplexities(means: Score, goal: Goal) -> Score:
-    """exp(mean cross-entropy), of all targets and of the hidden ones alone."""
-    if goal == "classes":
-        return {}
-    found = {"perplexity": math.exp(means["loss"])}
-    if "masked_loss" in means:
-        found["masked_perplexity"] = math.exp(means["masked_loss"])
-    return found

@@ -1,4 +1,4 @@
-"""The only training loop, and the loss that it minimises unless a method says otherwise."""
+"""The only training loop."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from potluck.core.data import batch_sizes
-from potluck.core.logits import logits_of
+from potluck.core.batches import batch_sizes
 from potluck.core.mixed import lowered
 from potluck.core.optimizers import make
-from potluck.core.types import Batch, Phase, Tensors, Train
+from potluck.core.types import Batch, Phase, Train
 
 MOMENTUM = 0.9  # of SGD, if the settings do not say
 
@@ -155,14 +153,3 @@ def pieces(batch: Batch, size: int, dim: int = 0) -> Iterator[tuple[Batch, float
     sizes = batch_sizes(count, size)
     for piece in zip(*(leaf.split(sizes, dim) for leaf in leaves), strict=True):
         yield tree_unflatten(piece, form), piece[0].shape[dim] / count
-
-
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy; any dimensions between batch and classes count as more examples."""
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
-
-
-def plain_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
-    """Cross-entropy of the network's logits."""
-    inputs, targets = batch
-    return cross_entropy(logits_of(net(inputs)), targets)

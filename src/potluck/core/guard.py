@@ -168,9 +168,9 @@ def expected(method: Method, job: Job, ctx: Context) -> Form:
 
 def tried(method: Method, job: Job, ctx: Context) -> Form:
     """The form of a client's answer, found by taking its part without training."""
-    if job.work == "score":
-        return score_form(ctx.task.goal)
     with seeded(ctx.seed, "expected"):
+        if job.work == "score":
+            return score_form(method.localize(job, ctx, {}), ctx.task)
         if job.work == "calibrate":
             return statistics_form(method.localize(job, ctx, {}), ctx.task.example[0])
         return method.expects(job, ctx)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from potluck.core.goals.goal import Goal
+from potluck.core.method import Method
 from potluck.core.panels import Panel
 from potluck.core.types import Context, Level, Tensors
 
@@ -31,3 +33,16 @@ class Draws(Protocol):
 
     def panels(self, state: Tensors, ctx: Context) -> Sequence[Panel]:
         """Pictures of the state."""
+
+
+@runtime_checkable
+class Particular(Protocol):
+    """A method that needs something of a goal that not every goal has, such as classes."""
+
+    def leaves_out(self, goal: Goal) -> Sequence[str]:
+        """What it does without for this goal, a sentence each; a ConfigError if it cannot do without."""
+
+
+def left_out(method: Method, goal: Goal) -> Sequence[str]:
+    """What a method does without for this goal, a sentence each; a ConfigError if it cannot do without."""
+    return method.leaves_out(goal) if isinstance(method, Particular) else []

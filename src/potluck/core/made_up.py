@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from potluck.core.copying import copied
+from potluck.core.inputs import Inputs, mapped
 from potluck.core.observe import observe
 
 KINDS = (7, 3, 1)  # whole numbers from 1 to this many: a network may take the first ones only, or 0 for padding
 
 
-def runnable(net: nn.Module, example: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def runnable(net: nn.Module, example: Inputs) -> Inputs:
     """The example, or the first one made up like it for which a network gives finite numbers.
 
     A network may take zeros for padding, and has nothing to say of padding alone.
     """
-    tries = [tuple(example), *(tuple(made_up(tensor, most) for tensor in example) for most in KINDS)]
+    tries = [example, *(mapped(partial(made_up, most=most), example) for most in KINDS)]
     net = copied(net)  # a run may leave something behind
     return next((each for each in tries if gives_numbers(net, each)), tries[0])
 
@@ -36,7 +37,7 @@ def made_up(like: Tensor, most: int) -> Tensor:
     return (places % most + 1).to(like.dtype)
 
 
-def gives_numbers(net: nn.Module, example: Sequence[Tensor]) -> bool:
+def gives_numbers(net: nn.Module, example: Inputs) -> bool:
     """Whether a network runs on an example, and what it gives is finite."""
     try:
         output = observe(net, example)

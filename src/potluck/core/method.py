@@ -15,7 +15,6 @@ from typing import ClassVar
 
 from torch import nn
 
-from potluck.core.fit import plain_loss
 from potluck.core.form import Form, form_of
 from potluck.core.means import NameMean
 from potluck.core.tensors import load, state_of
@@ -87,7 +86,7 @@ class Method:
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
         """What the client trains for, one stretch after the other."""
-        return [Phase(plain_loss)]
+        return [Phase(ctx.task.goal)]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         """(what is sent back, what stays here); live tensors, which the engine copies."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
+
+from potluck.core.inputs import Inputs, call
 
 Given = tuple[Any, ...]
 """What a layer is called with, keyword arguments last."""
@@ -22,7 +24,7 @@ After = Callable[[str, nn.Module, Given, Any], None]
 
 def observe(
     net: nn.Module,
-    example: Sequence[Tensor],
+    example: Inputs,
     layers: Mapping[str, nn.Module] | None = None,
     before: Before | None = None,
     after: After | None = None,
@@ -30,7 +32,7 @@ def observe(
 ) -> Any:
     """The network's output for an example; `before` and `after` hear of every call of these layers."""
     with undisturbed(net, training), listening(layers or {}, before, after):
-        return net(*example)
+        return call(net, example)
 
 
 @contextmanager

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from potluck.core.client import Site
+from potluck.core.data import Arrays
 from potluck.core.errors import UpdateError
-from potluck.core.evaluate import as_tensors, batch_size, sums_over
-from potluck.core.form import Form, Spec
+from potluck.core.evaluate import batch_size, tally_over
+from potluck.core.form import Form, form_of
 from potluck.core.random import seeded
-from potluck.core.types import Goal, Job, Tensors
-
-MEASURES: dict[Goal, tuple[str, ...]] = {
-    "classes": ("accuracy", "loss"),
-    "next-token": ("accuracy", "loss"),
-    "masked-tokens": ("accuracy", "loss", "masked_accuracy", "masked_loss", "paper_perplexity"),
-}
+from potluck.core.types import Job, Task, Tensors
 
 
 def score_own(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors]:
@@ -26,10 +22,9 @@ def score_own(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors
     with seeded(ctx.seed, "score", job.round, job.client.id):
         net = site.placed(site.method.localize(job, ctx, personal))
         chosen = torch.arange(len(examples))
-        sums = sums_over(net, examples, chosen, site.task.goal, None, batch_size(site.task))
-    return as_tensors(sums), {}
+        return tally_over(net, examples, chosen, site.task, None, batch_size(site.task)), {}
 
 
-def score_form(goal: Goal) -> Form:
-    """What a client may answer a request to score with: a sum and a count for every measure."""
-    return dict.fromkeys(MEASURES[goal], Spec(torch.Size([2]), torch.float64))
+def score_form(net: nn.Module, task: Task) -> Form:
+    """What a client may answer a request to score with: sums and counts, and the states of metrics."""
+    return form_of(tally_over(net, Arrays(*task.example), torch.arange(1), task, None, batch_size=1))

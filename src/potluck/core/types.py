@@ -11,6 +11,9 @@ import torch
 from annotated_types import Interval, MinLen
 from torch import Tensor, nn
 
+from potluck.core.goals.classes import Classes
+from potluck.core.goals.goal import Goal
+from potluck.core.inputs import Inputs
 from potluck.core.memo import Memo
 from potluck.core.networks import Networks, share_frozen
 from potluck.core.optimizers import Rule, rule_of
@@ -19,16 +22,16 @@ from potluck.core.ranges import LARGEST, Count, Factor, Index, Should
 
 if TYPE_CHECKING:
     from potluck.core.data import Examples
+    from potluck.core.measures import Measure
 
 Tensors = dict[str, Tensor]
 """The one currency: server state, payload, update and what stays on a client are all named tensors."""
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Inputs, Any]
+"""What a network is given, and what it should say."""
+
 Loss = Callable[[nn.Module, Batch, Tensors], Tensor]
 Made = TypeVar("Made")
-
-Goal = Literal["classes", "next-token", "masked-tokens"]
-"""What is predicted: the class of an input, the token after a sequence, or the tokens hidden in one."""
 
 Ratio = Annotated[float, Interval(gt=0, le=1)]
 
@@ -93,12 +96,13 @@ class Task:
 
     model: Networks  # from a level to its plain network
     levels: tuple[Level, ...]
-    classes: int
-    heads: Mapping[str, tuple[str, ...]]  # by level: the parameters that make the logits, one row per class
+    classes: int  # that a network chooses among; 0 if its goal is another
+    heads: Mapping[str, tuple[str, ...]]  # by level: the parameters that make the outputs, one row per class or number
     example: Batch  # a made-up batch of one: the shapes and types of the data, none of their content
     train: Train = field(default_factory=Train)
     rounds: int = 1
-    goal: Goal = "classes"
+    goal: Goal = field(default_factory=Classes)
+    measures: Mapping[str, Measure] = field(default_factory=dict)  # what else a model is scored by
     embeddings: Mapping[str, int] = field(default_factory=dict)  # of tokens that are classes too, with their rows
     proxy: Examples | None = None  # public examples that everybody has
     clients: int = 0  # of the whole fleet

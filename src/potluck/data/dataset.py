@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
+import torch
 from torch import Tensor
 
-from potluck.core.data import Examples, Part, evenly_spaced
-from potluck.core.types import Goal
+from potluck.core.data import Arrays, Chain, Examples, Part, evenly_spaced, first_of
+from potluck.core.errors import DataError
+from potluck.core.goals.classes import IGNORED, Classes
+from potluck.core.goals.goal import Goal
+from potluck.core.goals.named import goal_named
+from potluck.core.inputs import mapped
+from potluck.data.columns.ragged import Ragged
+from potluck.data.items.lazy import Items
 from potluck.data.owners import Owners, owner_numbers, require_column
 
 
@@ -17,10 +26,20 @@ class Dataset:
 
     train: Examples
     test: Examples
-    classes: int
-    goal: Goal = "classes"
+    classes: int = 0  # to choose among; 0 if the goal is another
+    goal: Goal | str = "classes"
     owners: Owners | None = None  # who each training example came from, by number or by name
     test_owners: Owners | None = None  # who each test example came from, called as in `owners`
+
+    @property
+    def aim(self) -> Goal:
+        """The goal, whether it was named or given."""
+        return goal_named(self.goal) if isinstance(self.goal, str) else self.goal
+
+    def aimed_at(self, goal: Goal) -> Dataset:
+        """The same for another goal, its targets in the type that the goal needs."""
+        train, test = (fitted(each, goal, what) for each, what in ((self.train, "data"), (self.test, "test")))
+        return of_goal(replace(self, train=train, test=test), goal, self.classes if goal.softmax else 0)
 
     def owner_numbers(self) -> Tensor | None:
         """Who each training example came from, as a number; names are numbered in the order in which they appear."""
@@ -37,3 +56,48 @@ class Dataset:
             column = owners.tolist() if isinstance(owners, Tensor) else list(owners)
             owners = [column[at] for at in test.chosen.tolist()]
         return replace(self, test=test, test_owners=owners)
+
+
+def fitted(examples: Examples, goal: Goal, what: str) -> Examples:
+    """Examples whose targets have the type that a goal needs; what a source makes on demand is of its type already."""
+    if isinstance(examples, Part):
+        return replace(examples, whole=fitted(examples.whole, goal, what))
+    if isinstance(examples, Chain):
+        return Chain(tuple((fitted(source, goal, what), chosen) for source, chosen in examples.parts))
+    if not isinstance(examples, Arrays | Items):
+        return examples
+    given = examples.targets if isinstance(examples, Arrays) else examples.known
+    if isinstance(given, tuple | dict) and goal.name != "own":
+        raise DataError(
+            f"{what}: each example has several targets, but the task '{goal.name}' has one; give a loss of your own "
+            "with loss=, which is handed all of them"
+        )
+    convert = partial(goal.targets, what=what)
+    known = mapped(lambda column: converted(column, convert), given)
+    if isinstance(examples, Arrays):
+        return replace(examples, targets=known)
+    inputs, targets = examples.made_up
+    return replace(examples, known=known, convert=convert, made_up=(inputs, mapped(convert, targets)))
+
+
+def converted(column: Tensor | Ragged, convert: Callable[[Tensor], Tensor]) -> Tensor | Ragged:
+    """A column of targets in another type."""
+    return column.converted(convert) if isinstance(column, Ragged) else convert(column)
+
+
+def of_goal(data: Dataset, goal: Goal, classes: int = 0) -> Dataset:
+    """A data set for a goal, with as many classes as occur in it, or as are known to be."""
+    if not goal.softmax:
+        return replace(data, goal=goal, classes=0)
+    train, test = (all_labels(each) for each in (data.train, data.test))
+    known = max(classes, goal.classes_in(train), goal.classes_in(test) if len(test) else 0)
+    if known < 1:
+        raise DataError("data: every label is -100, which stands for what does not count; number the classes from 0")
+    if isinstance(goal, Classes) and not goal.gaps and bool((train == IGNORED).any() or (test == IGNORED).any()):
+        goal = replace(goal, gaps=True)
+    return replace(data, goal=goal, classes=known)
+
+
+def all_labels(examples: Examples) -> Tensor:
+    """The targets of all examples."""
+    return first_of(examples.labels(torch.arange(len(examples))))

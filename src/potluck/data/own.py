@@ -1,46 +1,167 @@
-"""The user's own data, whatever it comes as, to `Arrays`: read and checked once, before anything trains.
-
-Inputs that are bytes become floats between 0 and 1, a batch at a time; floats become float32;
-other whole numbers (tokens) become int64.
-"""
+"""The user's own data, whatever it comes as: read and checked once, before anything trains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+    default_convert,
+)
+from torch.utils.data.dataloader import _InfiniteConstantSampler
 
-from potluck.core.data import Arrays
-from potluck.core.errors import DataError
-from potluck.data.preprocess import Scale
-from potluck.data.readers.images import images_in, stack_files
+from potluck.core.data import Arrays, Examples, Part
+from potluck.core.errors import ConfigError, DataError
+from potluck.data.columns.checked import arrays_of
+from potluck.data.columns.mapped import mapped_file
+from potluck.data.columns.ragged import Ragged
+from potluck.data.columns.tensors import as_tensor, described, plain
+from potluck.data.folder import from_folder
+from potluck.data.how import Given, How, short
+from potluck.data.items.batching import Batching, Collated, Stacked, fill_of
+from potluck.data.items.collect import MOST_BYTES, bytes_of, from_items, from_stream
+from potluck.data.items.form import Form
+from potluck.data.items.lazy import Items
+from potluck.data.tables.cells import arrays
+from potluck.data.tables.pick import Table
+from potluck.data.tables.read import (
+    as_torch,
+    columns_of_file,
+    columns_of_frame,
+    columns_of_hugging_face,
+    is_frame,
+    is_hugging_face,
+    is_read_by_item,
+    is_table_file,
+    require_one_split,
+)
 
-LABEL_COLUMNS = ("label", "labels", "target", "targets", "y")
 KINDS = (
-    "(inputs, targets), a torch.utils.data.Dataset of (input, label) pairs, "
-    "a folder with one sub-folder of images per class, or a Hugging Face Dataset"
+    "(inputs, targets), a torch Dataset or DataLoader, a pandas or Polars frame, a CSV or Parquet file, a folder with "
+    "one sub-folder of images per class, or a Hugging Face Dataset"
+)
+AS_IT_IS = How()
+NO_SAMPLER = (
+    "a DataLoader's sampler is not used: each client goes through all of its examples in an order of the run's own; "
+    "give a torch.utils.data.Subset to leave examples out"
+)
+READY_BATCHES = (
+    "data is a DataLoader with batch_size=None, whose items may be whole batches, but each client makes batches of "
+    "its own, from single examples; give the data set itself, if its items are single examples, or one whose items are"
 )
 
 
-def examples_from(data: Any) -> Arrays:
-    """Examples from arrays or tensors, a torch or Hugging Face data set, or a folder of images.
+def examples(
+    data: Any,
+    *,
+    target: Any = None,
+    inputs: Any = None,
+    owners: str | None = None,
+    pad: Any = None,
+    collate: Any = None,
+    tokenizer: Any = None,
+) -> Given:
+    """Data of your own with what it does not say itself; it is taken wherever data are.
+
+    `target` names the column or key to learn, `inputs` those that the network is given: one name, several, or a
+    dictionary from the network's arguments to them. `owners` names the column that says whose each row is. `pad` is
+    what sequences of unequal length are filled up with, a number or a dictionary by input. `collate` makes a batch of a
+    list of items, as a DataLoader's does. `tokenizer` makes numbers of text, as those of transformers do.
+
+    >>> given = examples([{"a": 1.0, "price": 3.0}, {"a": 2.0, "price": 5.0}], target="price")
+    >>> given.examples.inputs
+    {'a': tensor([1., 2.])}
+    """
+    return read(data, How(target, inputs, owners, pad, collate, tokenizer))
+
+
+def examples_from(data: Any) -> Any:
+    """Examples from whatever a user has.
 
     >>> import numpy as np
     >>> examples = examples_from((np.zeros((3, 28, 28), np.uint8), [0, 1, 1]))
     >>> len(examples), examples.take(torch.tensor([1]))[0].dtype
     (3, torch.float32)
     """
-    if isinstance(data, Arrays):
-        checked(data.inputs, data.targets, "these examples")
+    return read(data, AS_IT_IS).examples
+
+
+def read(data: Any, how: How) -> Given:
+    """Examples from whatever a user has, and who owns them if a column says so."""
+    if isinstance(data, Given):
+        how.only("potluck.examples(…), which is read already,")
+        return data
+    if how.collate is None and (table := table_of(data, how)) is not None:
+        return owned(table)
+    if how.owners is not None:
+        raise ConfigError(
+            f"owners is {how.owners!r}, but it should have the owner of each example, by name or number: only tables "
+            "have columns"
+        )
+    return Given(read_examples(data, how))
+
+
+def owned(table: Table) -> Given:
+    """The examples of a table, and who owns them."""
+    owners = table.owners()
+    return Given(table.examples(), None if owners is None else tuple(owners))
+
+
+def table_of(data: Any, how: How) -> Table | None:
+    """The data as a table, if it is one that fits in memory."""
+    if is_table_file(data):
+        how.only("a table", "target", "inputs", "owners", "pad", "tokenizer")
+        return Table(columns_of_file(Path(data)), how, str(data))
+    if is_hugging_face(data):
+        require_one_split(data)
+        if is_read_by_item(data):
+            require_no_columns(how)
+            return None
+        if how.owners is None and how.tokenizer is None and not fits(data):
+            return None
+        return Table(columns_of_hugging_face(data), how, "the data set", alone=True)
+    if is_frame(data):
+        return Table(columns_of_frame(data), how)
+    return None
+
+
+def require_no_columns(how: How) -> None:
+    """Refuse what needs whole columns, of a data set that is read row by row."""
+    for name in ("owners", "tokenizer"):
+        if getattr(how, name) is not None:
+            raise ConfigError(
+                f"{name} is {short(getattr(how, name))}, but a data set that is streamed or has a transform is read "
+                "row by row; map it instead, as in data.map(…), without streaming"
+            )
+
+
+def fits(data: Any) -> bool:
+    """Whether all rows of a Hugging Face data set fit in memory, as far as the first one tells."""
+    if not len(data) or not hasattr(data, "features"):
+        return True
+    row = as_torch(data)[0]
+    return bytes_of([cell for cell in row.values() if isinstance(cell, Tensor)]) * len(data) <= MOST_BYTES
+
+
+def read_examples(data: Any, how: How) -> Examples:
+    """Examples from what is no table."""
+    if isinstance(data, Arrays | Items | Part):
+        how.only("a set of examples")
         return data
     if isinstance(data, str | Path):
+        how.only("a folder of images")
         return from_folder(Path(data))
-    if hasattr(data, "column_names") and hasattr(data, "with_format"):
-        return from_columns(data)
     if isinstance(data, Mapping):
         first = next(iter(data), "")
         raise DataError(
@@ -48,119 +169,99 @@ def examples_from(data: Any) -> Arrays:
             "it as clients= instead"
         )
     if callable(getattr(data, "take", None)) and callable(getattr(data, "labels", None)):
+        how.only("a set of examples")
         inputs, targets = data.take(torch.arange(len(data)))
-        return checked(inputs, targets, "these examples")
-    if isinstance(data, tuple) and len(data) == 2 and hasattr(data[0], "shape"):
-        return checked(as_tensor(data[0], "inputs"), as_tensor(data[1], "targets"), "(inputs, targets)")
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        return from_items(data)
+        return arrays_of(inputs, targets, "these examples")
+    if isinstance(data, tuple) and len(data) == 2 and is_columns(data[0]):
+        how.only("(inputs, targets)", "pad")
+        return from_columns(*data, how)
+    return read_items(data, how)
+
+
+def read_items(data: Any, how: How) -> Examples:
+    """Examples from what is asked for item by item."""
+    if isinstance(data, DataLoader):
+        if data.batch_size is None and data.batch_sampler is None:
+            raise DataError(READY_BATCHES)
+        own = data.collate_fn if data.collate_fn not in (default_collate, default_convert) else None
+        if own is not None and how.collate is not None:
+            raise ConfigError("collate is given, but the DataLoader has a collate_fn of its own; leave one of them out")
+        if type(data.sampler) not in (SequentialSampler, RandomSampler, _InfiniteConstantSampler):
+            warnings.warn(NO_SAMPLER, stacklevel=2)
+        return read(data.dataset, replace(how, collate=how.collate or own)).examples
+    require_pair(data)
+    how.only("a data set", "target", "inputs", "pad", "collate")
+    batching = batching_of(how, alone=is_hugging_face(data))
+    if isinstance(data, IterableDataset) or (isinstance(data, Iterable) and is_hugging_face(data) and not sized(data)):
+        return from_stream(data, batching)
+    if sized(data):
+        as_tensors = is_hugging_face(data) and how.collate is None and not is_read_by_item(data)
+        return from_items(as_torch(data) if as_tensors else data, batching)
     raise DataError(f"data is a {type(data).__name__}; it can be {KINDS}")
 
 
-def from_items(data: Any) -> Arrays:
-    """The pairs of a map-style data set, each asked for once and stacked."""
-    inputs, targets = [], []
-    for number in range(len(data)):
-        item = data[number]
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise DataError(f"item {number} of the data is a {described(item)}, not an (input, label) pair")
-        inputs.append(as_input(item[0], f"input {number}"))
-        targets.append(as_tensor(item[1], f"label {number}"))
-    return checked(stacked(inputs, "input"), stacked(targets, "label"), "the data set")
-
-
-def from_columns(data: Any) -> Arrays:
-    """A Hugging Face data set of two columns, one of them the label."""
-    if isinstance(data.column_names, dict):
-        splits = list(data.column_names)
-        raise DataError(f"the data has splits {', '.join(splits)}; pass one of them, such as data['{splits[0]}']")
-    columns = list(data.column_names)
-    labels = [column for column in columns if column in LABEL_COLUMNS]
-    if len(columns) != 2 or len(labels) != 1:
+def require_pair(data: Any) -> None:
+    """Refuse arrays that are no pair of inputs and targets."""
+    if isinstance(data, tuple | list) and data and all(is_array(each) for each in data):
         raise DataError(
-            f"the data set has columns {', '.join(map(str, columns))}; leave it two, the input and "
-            f"'{LABEL_COLUMNS[0]}' (select_columns and rename_column do that)"
+            f"data is a {described(data)} arrays, but it should be (inputs, targets); several inputs are a tuple or a "
+            "dictionary, as in ((x, z), targets)"
         )
-    (inputs,) = (column for column in columns if column not in labels)
-    rows = data.with_format("torch")[:]
-    return checked(as_batch(rows[inputs], inputs), as_batch(rows[labels[0]], labels[0]), "the data set")
 
 
-def from_folder(folder: Path) -> Arrays:
-    """A folder with one sub-folder of images per class; classes are numbered in order of their names."""
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}")
-    classes = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
-    files = [(path, label) for label, place in enumerate(classes) for path in images_in(place)]
-    if not files:
-        raise DataError(f"{folder} holds no images: it needs one sub-folder per class with image files in it")
-    labels = torch.tensor([label for _, label in files])
-    return checked(stack_files([path for path, _ in files]), labels, str(folder))
+def sized(data: Any) -> bool:
+    """Whether items can be asked for by number."""
+    return hasattr(data, "__getitem__") and hasattr(data, "__len__")
 
 
-def checked(inputs: Tensor, targets: Tensor, what: str) -> Arrays:
-    """Inputs and targets that fit each other, in types that a network can use."""
-    if targets.dim() == 0 or inputs.dim() == 0 or len(inputs) != len(targets):
-        raise DataError(f"{what}: inputs of shape {tuple(inputs.shape)} but targets of shape {tuple(targets.shape)}")
-    if not len(targets):
-        raise DataError(f"{what}: there are no examples")
-    if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
-        several = " (several labels for one example are not supported)" if targets.dim() > 1 else ""
-        raise DataError(f"{what}: labels are {targets.dtype}, not whole numbers; number the classes from 0{several}")
-    if int(targets.min()) < 0:
-        raise DataError(f"{what}: label {int(targets.min())} is negative; number the classes from 0")
-    if inputs.dtype is torch.uint8:
-        return Arrays(inputs.contiguous(), targets.long(), prepare=Scale())
-    if not inputs.is_floating_point():
-        return Arrays(inputs.long(), targets.long())
-    inputs = inputs.float().contiguous()
-    if not torch.isfinite(inputs).all():
-        first = int((~torch.isfinite(inputs)).reshape(len(inputs), -1).any(1).nonzero()[0])
-        raise DataError(f"{what}: input {first} has values that are not finite; remove it, or replace them")
-    return Arrays(inputs, targets.long())
+def batching_of(how: How, alone: bool) -> Batching:
+    """How items become batches."""
+    form = Form(how.target, how.inputs, alone)
+    if how.collate is None:
+        return Stacked(form, how.pad)
+    if how.pad is not None:
+        raise ConfigError("pad and collate are both given, but collate makes the batches; leave pad out")
+    return Collated(how.collate, form)
 
 
-def as_tensor(value: Any, what: str) -> Tensor:
-    """A tensor from a tensor, an array, a list or a number."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
-    try:
-        array = np.asarray(value)
-        wide = array.dtype.kind == "u" and array.dtype.itemsize > 1  # types that PyTorch hardly knows
-        return torch.from_numpy(array.astype(np.int64 if wide else array.dtype.newbyteorder("="), order="C"))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{what} is a {described(value)}, which is not an array of numbers of one shape") from error
+def from_columns(inputs: Any, targets: Any, how: How) -> Arrays:
+    """Columns of inputs and targets; several of them in tuples and dictionaries."""
+    what = "(inputs, targets)"
+    return arrays_of(columns_in(inputs, "inputs", how.pad), columns_in(targets, "targets", None, target=True), what)
 
 
-def as_input(value: Any, what: str) -> Tensor:
-    """One input; an image object (of Pillow's) becomes bytes with channels first."""
-    if hasattr(value, "getbands"):
-        pixels = as_tensor(np.array(value), what)
-        return pixels.unsqueeze(0) if pixels.dim() == 2 else pixels.permute(2, 0, 1)
-    return as_tensor(value, what)
+def columns_in(tree: Any, name: str, pad: Any, target: bool = False) -> Any:
+    """A tree of columns: tensors, what is mapped into memory, or sequences of unequal length."""
+    tree = plain(tree)
+    if isinstance(tree, dict):
+        return {key: columns_in(value, f"{name}['{key}']", pad, target) for key, value in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(columns_in(value, f"{name}[{at}]", pad, target) for at, value in enumerate(tree))
+    if isinstance(tree, Ragged):
+        return tree
+    if not target and hasattr(tree, "base") and (found := mapped_file(tree)) is not None:
+        return found
+    if is_rows(tree):
+        return arrays(tree, name, fill_of(pad, name), target)
+    return as_tensor(tree, name)
 
 
-def as_batch(column: Any, name: str) -> Tensor:
-    """A column as one tensor; it comes as a list when its rows are not known to be of one shape."""
-    if isinstance(column, list):
-        return stacked([as_input(row, f"'{name}' of row {number}") for number, row in enumerate(column)], f"'{name}'")
-    return as_tensor(column, f"column '{name}'")
+def is_columns(tree: Any) -> bool:
+    """Whether this is an array, rows of unequal length, or several of these: what can be the inputs of all examples."""
+    if isinstance(tree, Mapping | tuple):
+        return bool(tree) and all(map(is_columns, tree.values() if isinstance(tree, Mapping) else tree))
+    if isinstance(tree, list):
+        return bool(tree) and all(isinstance(each, list | Number) or is_array(each) for each in tree)
+    return isinstance(tree, Ragged) or is_array(tree)
 
 
-def stacked(tensors: Sequence[Tensor], what: str) -> Tensor:
-    """All in one tensor, if they are of one shape."""
-    if not tensors:
-        raise DataError("the data set is empty")
-    for number, tensor in enumerate(tensors):
-        if tensor.shape != tensors[0].shape:
-            raise DataError(
-                f"{what} {number} has shape {tuple(tensor.shape)}, but {what} 0 has {tuple(tensors[0].shape)}; "
-                "make them of one shape first"
-            )
-    return torch.stack(list(tensors))
+def is_array(value: Any) -> bool:
+    """Whether this has at least one dimension."""
+    return value.is_nested or value.dim() > 0 if isinstance(value, Tensor) else len(getattr(value, "shape", ())) > 0
 
 
-def described(value: Any) -> str:
-    """A value in an error message: its type, and its length if it has one."""
-    length = f" of {len(value)}" if isinstance(value, tuple | list) else ""
-    return f"{type(value).__name__}{length}"
+def is_rows(value: Any) -> bool:
+    """Whether this has an array for every example, perhaps of unequal lengths."""
+    if not isinstance(value, list) and not (hasattr(value, "dtype") and value.dtype == object and value.ndim == 1):
+        return False
+    return bool(len(value)) and all(isinstance(row, list) or is_array(row) for row in value)

@@ -6,12 +6,14 @@ A recipe is what one paper does to one data set; sources list theirs by name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from potluck.core.data import Augment, Prepare
+from potluck.core.inputs import mapped
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,20 @@ class Scale:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         return inputs.float().div_(self.scale)
+
+
+@dataclass(frozen=True)
+class ScaleBytes:
+    """Those of several inputs that are bytes become floats between 0 and 1; the others stay as they are."""
+
+    def __call__(self, inputs: Any) -> Any:
+        return scaled_bytes(inputs)
+
+
+def scaled_bytes(inputs: Any) -> Any:
+    """Inputs of which bytes are floats between 0 and 1."""
+    scale = Scale()
+    return mapped(lambda tensor: scale(tensor) if tensor.dtype is torch.uint8 else tensor, inputs)
 
 
 @dataclass(frozen=True)

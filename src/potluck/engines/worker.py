@@ -122,6 +122,14 @@ class Bench:
         return (self.board if place.on_board else self.slot).views(place.layout) if place.layout else {}
 
 
+def unpacked(content: bytes, luggage: Slot) -> tuple[tuple[Site, Desk] | None, PotluckError | None]:
+    """The site and the desk, or what is wrong with the files that they name."""
+    try:
+        return unpack(content, luggage), None
+    except PotluckError as error:
+        return None, error
+
+
 def main() -> None:
     """Serve orders; the arguments are the handles that `start_worker` lists."""
     handles = [int(argument) for argument in sys.argv[1:]]
@@ -129,13 +137,16 @@ def main() -> None:
     pipe = Connection(handles[0])
     luggage, board, *slots = (Slot(handle) for handle in handles[1:])
     place: tuple[Site, Desk] | None = None
+    mistake: PotluckError | None = None
     while True:
         try:
             message = pipe.recv()
         except (EOFError, ConnectionError):
             return
         if isinstance(message, bytes):
-            place = unpack(message, luggage)
+            place, mistake = unpacked(message, luggage)
+        elif mistake is not None:
+            pipe.send(Answer(message.ticket, [], mistake=mistake))
         else:
             assert place is not None
             pipe.send(Bench(*place, slots[message.slot], board).follow(message))

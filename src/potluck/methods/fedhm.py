@@ -41,13 +41,14 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
+from potluck.core.goals.goal import Goal
 from potluck.core.method import Method, recipient
 from potluck.core.names import outside, placed, under
 from potluck.core.tensors import copied, load, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.batchnorm import forget_statistics, statistic_names
 from potluck.parts.cut.mean import HolderMean
-from potluck.parts.labels import Masking, label_mask, label_rows
+from potluck.parts.labels import Masking, classes_left_out, fill_of, label_mask, label_rows
 from potluck.parts.lowrank.budget import WHOLE, Share, fitted_ranks, measured_prices
 from potluck.parts.lowrank.cache import KEPT, decompositions, exactly, randomised, subspaces
 from potluck.parts.lowrank.decompose import Decomposition
@@ -89,6 +90,13 @@ class FedHM(Method):
     @property
     def calibrated(self) -> bool:
         return self.static_norm
+
+    def leaves_out(self, goal: Goal) -> Sequence[str]:
+        if self.self_distill and not goal.softmax:
+            raise ConfigError(
+                f"self_distill compares probabilities of classes, and the task '{goal.name}' has none; set it to 0"
+            )
+        return classes_left_out(self.masking, goal, by_row=self.masking != "off")
 
     def admits(self, level: Level, ctx: Context) -> bool:
         return True
@@ -187,8 +195,9 @@ class FedHM(Method):
         ranks = self.ranks_in(job.payload, ctx)
         layers = tuple((name, self.survey(ctx).layers[name]) for name in ranks)
         decay = ctx.task.train.weight_decay if self.decay is None else self.decay
-        loss = HybridLoss(self.masking, decay, layers, self.self_distill, self.distill_temperature)
-        extra = {"mask": label_mask(job.client, ctx.task.classes)}
+        fill = fill_of(self.masking, ctx.task.goal)
+        loss = HybridLoss(ctx.task.goal, fill, decay, layers, self.self_distill, self.distill_temperature)
+        extra = {} if fill is None else {"mask": label_mask(job.client, ctx.task.classes)}
         if self.self_distill and job.round:
             extra |= under(TEACHER, copied(job.payload))
         spared = set() if self.double_decay else {each for name in ranks for each in factor_names(name)}
@@ -209,7 +218,7 @@ class FedHM(Method):
         """Run the network once to see."""
         start = 1 if self.rho is None and self.share != "rank" else self.rho  # the budget decides where they begin
         head = ctx.task.head(WHOLE)
-        return survey(ctx.build(WHOLE), ctx.task.example[:1], head, start, self.factor, self.whole)
+        return survey(ctx.build(WHOLE), ctx.task.example[0], head, start, self.factor, self.whole)
 
     def layers(self, ctx: Context) -> dict[str, Unrolled]:
         """The layers that are in factors at some level."""

@@ -22,7 +22,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from potluck.core.fit import plain_loss
+from potluck.core.goals.goal import Goal
 from potluck.core.ranges import Factor
 from potluck.core.types import Batch, Context, Job, Phase, Tensors
 from potluck.parts.one_network import OneNetwork
@@ -38,10 +38,10 @@ class FedProx(OneNetwork):
     mu: Factor = 0.01  # μ of the proximal term
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-        return [Phase(partial(proximal_loss, self.mu), job.payload)]
+        return [Phase(partial(proximal_loss, ctx.task.goal, self.mu), job.payload)]
 
 
-def proximal_loss(mu: float, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+def proximal_loss(goal: Goal, mu: float, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """F_k(w) + μ/2 ‖w - w_t‖² (FedProx, eq. 2); `extra` has w_t."""
     apart = [(p - extra[name]).square().sum() for name, p in net.named_parameters()]
-    return plain_loss(net, batch, extra) + mu / 2 * torch.stack(apart).sum()
+    return goal(net, batch, extra) + mu / 2 * torch.stack(apart).sum()

@@ -24,14 +24,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.core.fit import cross_entropy
-from potluck.core.logits import logits_of
+from potluck.core.errors import ConfigError
+from potluck.core.goals.goal import Goal
+from potluck.core.inputs import Inputs, call
 from potluck.core.method import Method, recipient
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Batch, Client, Context, Job, Level, Phase, Tensors, Update
@@ -54,6 +55,14 @@ class FjORD(Method):
     per_size: PerSize = "none"  # what every width has its own of, beside running statistics
     server: Optimizer | None = None  # a step towards the mean, instead of the mean itself
 
+    def leaves_out(self, goal: Goal) -> Sequence[str]:
+        if self.distill and not goal.softmax:
+            raise ConfigError(
+                f"FjORD's widest network teaches the others its probabilities of classes, and the task '{goal.name}' "
+                "has none; set distill to false, and the drawn width learns alone"
+            )
+        return []
+
     def trains(self, level: Level, ctx: Context) -> Level:
         return level
 
@@ -75,7 +84,7 @@ class FjORD(Method):
         return net
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-        return [Phase(distilled_loss if self.distill else drawn_loss)]
+        return [Phase(partial(distilled_loss if self.distill else drawn_loss, ctx.task.goal))]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         assert isinstance(net, Nested)
@@ -142,23 +151,24 @@ def widths(level: Level, ctx: Context) -> list[Level]:
     return [level, *(smaller[ratio] for ratio in sorted(smaller, reverse=True))]
 
 
-def distilled_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+def distilled_loss(goal: Goal, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """CE(F_max, y) + CE(F_p, softmax(F_max)), p drawn from the client's widths, F_max a constant in the second term."""
     inputs, targets = batch
     inner = draw(net)
-    logits = logits_of(net(inputs))
-    loss = cross_entropy(logits, targets)
-    return loss if inner is None else loss + distillation(logits_of(inner(inputs)), logits)
+    logits = goal.outputs(call(net, inputs))
+    loss = goal.loss(logits, targets)
+    return loss if inner is None else loss + distillation(goal.outputs(inner(inputs)), logits)
 
 
-def drawn_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+def drawn_loss(goal: Goal, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """CE(F_p, y), p drawn from the client's widths (FjORD, sec. 3.1)."""
     inputs, targets = batch
     inner = draw(net)
-    return cross_entropy(logits_of((inner or net)(inputs)), targets)
+    output = call(net, inputs) if inner is None else inner(inputs)
+    return goal.loss(goal.outputs(output), targets)
 
 
-def draw(net: nn.Module) -> Callable[[Tensor], Tensor] | None:
+def draw(net: nn.Module) -> Callable[[Inputs], Any] | None:
     """One of a client's widths, each with equal chance; none stands for its own."""
     assert isinstance(net, Nested)
     number = int(torch.randint(len(net.inner) + 1, ()))

@@ -32,7 +32,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
-from potluck.core.fit import plain_loss
+from potluck.core.goals.goal import Goal
 from potluck.core.method import Method, recipient
 from potluck.core.names import placed
 from potluck.core.panels import Panel
@@ -92,7 +92,7 @@ class FLANC(Method):
         return net
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-        return [Phase(partial(composed_loss, self.orthogonality, self.norm_of))]
+        return [Phase(partial(composed_loss, ctx.task.goal, self.orthogonality, self.norm_of))]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         return self.wired(net, job.client.level, ctx), {}
@@ -189,9 +189,11 @@ def own(bank: Bank, level: Level) -> str:
     return owned(level, f"{bank.layer}.coefficients")
 
 
-def composed_loss(strength: float, norm_of: parts.NormOf, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+def composed_loss(
+    goal: Goal, strength: float, norm_of: parts.NormOf, net: nn.Module, batch: Batch, extra: Tensors
+) -> Tensor:
     """ℓ(f(x), y) + λ Σ_l ‖V_l V_lᵀ - I‖² (FLANC, eq. 3)."""
-    loss = plain_loss(net, batch, extra)
+    loss = goal(net, batch, extra)
     if not strength:
         return loss
     return loss + strength * torch.stack([parts.orthogonality(basis, norm_of) for basis in parts.bases_in(net)]).sum()

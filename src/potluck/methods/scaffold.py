@@ -21,13 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
-from potluck.core.fit import in_round, plain_loss, steps_of
+from potluck.core.fit import in_round, steps_of
+from potluck.core.goals.goal import Goal
 from potluck.core.means import NameMean
 from potluck.core.names import inside, outside, placed, under
 from potluck.core.tensors import load, state_of
@@ -87,7 +89,7 @@ class SCAFFOLD(OneNetwork):
         return net
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-        return [Phase(corrected_loss)]
+        return [Phase(partial(corrected_loss, ctx.task.goal))]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         """(y_i, c_i⁺ - c_i) is sent, c_i⁺ = c_i - c + (x - y_i) / (K η_l) stays (alg. 1, option II)."""
@@ -129,9 +131,9 @@ class Corrected(nn.Module):
         return self.net(*args, **kwargs)
 
 
-def corrected_loss(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+def corrected_loss(goal: Goal, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
     """f_i(y) + ⟨c - c_i, y⟩, whose gradient is g_i(y) + c - c_i (SCAFFOLD, alg. 1)."""
     assert isinstance(net, Corrected)
     weights = dict(net.net.named_parameters())
     products = [(correction * weights[name]).sum() for name, correction in net.corrections().items()]
-    return plain_loss(net, batch, extra) + torch.stack(products).sum()
+    return goal(net, batch, extra) + torch.stack(products).sum()

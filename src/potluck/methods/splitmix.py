@@ -15,8 +15,9 @@ Departures:
   one rule for both sources, and with PyTorch's initialisers the authors' distribution.
 - Numbers of bases are whole numbers: a level gets as many as fit into its ratio. The authors' code
   divides floats, and 2.8 / 0.4 loses a base.
-- The width of a base is that of the largest level divided by the number of bases. By default there are as
-  few as let the smallest level carry one.
+- The width of a base is that of the largest level divided by the number of bases, unless `width` says another:
+  FedHM's authors compare with nine bases of width 0.35, so that all of them have about the full network's size.
+  By default there are as few as let the smallest level carry one.
 - Masked cross-entropy is masked by the classes of the client, as in HeteroFL, and always; the authors mask
   by those of the batch, and only where clients lack classes.
 - Batch-norm statistics are measured by the clients, as in HeteroFL; the authors' recipes use those of the
@@ -39,15 +40,16 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError, ModelError
 from potluck.core.form import Form, form_of
+from potluck.core.goals.goal import Goal
 from potluck.core.method import Method, recipient
 from potluck.core.names import inside, under
 from potluck.core.random import seeded, stream
 from potluck.core.tensors import load, state_of
-from potluck.core.types import Batch, Client, Context, Job, Level, Loss, Phase, Tensors
+from potluck.core.types import Batch, Client, Context, Job, Level, Loss, Phase, Ratio, Tensors
 from potluck.parts.batchnorm import forget_statistics
 from potluck.parts.cut.choice import Disjoint
 from potluck.parts.ensemble import Ensemble
-from potluck.parts.labels import LOSSES, Masking, label_mask
+from potluck.parts.labels import Masking, classes_left_out, masked
 from potluck.parts.width.between import plan_between
 from potluck.parts.width.network import deployable, trainable
 
@@ -65,6 +67,7 @@ class SplitMix(Method):
     reduces_to_fedavg: ClassVar[bool] = False  # one base is FedAvg, but from other initial weights
 
     bases: Bases | None = None  # how many base networks; as few as let every level carry one
+    width: Ratio | None = None  # of a base network; the largest level's divided by `bases` if not given
     scaler: bool = True  # divide layers' outputs by their ratio to the global width, in training
     static_norm: bool = True  # no batch-norm statistics in training; clients measure them for exported models
     masking: Masking = "zero"  # what becomes of the logits of classes a client lacks
@@ -73,8 +76,11 @@ class SplitMix(Method):
     def calibrated(self) -> bool:
         return self.static_norm
 
+    def leaves_out(self, goal: Goal) -> Sequence[str]:
+        return classes_left_out(self.masking, goal, by_row=False)
+
     def admits(self, level: Level, ctx: Context) -> bool:
-        return bases_in(level, self.base(ctx), self.count(ctx)) >= 1
+        return bases_in(level, self.share(ctx), self.count(ctx)) >= 1
 
     def trains(self, level: Level, ctx: Context) -> Level:
         return self.base(ctx)
@@ -108,8 +114,8 @@ class SplitMix(Method):
         return net
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-        mask = label_mask(job.client, ctx.task.classes)
-        return [Phase(partial(sum_of_losses, LOSSES[self.masking]), {"mask": mask})]
+        loss, extra = masked(self.masking, job.client, ctx)
+        return [Phase(partial(sum_of_losses, loss), extra)]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         assert isinstance(net, Ensemble)
@@ -124,7 +130,7 @@ class SplitMix(Method):
         if not chosen:
             raise ModelError(
                 f"level '{level.name}' has ratio {level.ratio:g}, which carries none of the base networks of ratio "
-                f"{base.ratio:g}; choose a larger ratio, or more bases"
+                f"{self.share(ctx).ratio:g}; choose a larger ratio, or more bases"
             )
         members = (deployable(inside(k, state), base, ctx, self.static_norm, self.scaler) for k in chosen)
         return Ensemble(members).eval()
@@ -150,14 +156,24 @@ class SplitMix(Method):
             )
         return math.ceil(needed)
 
+    def share(self, ctx: Context) -> Level:
+        """The smallest level that carries a base network."""
+        return Level("share", ctx.task.largest.ratio / self.count(ctx))
+
     def base(self, ctx: Context) -> Level:
         """The size of a base network."""
-        return Level("base", ctx.task.largest.ratio / self.count(ctx))
+        largest = ctx.task.largest
+        if self.width is not None and self.width > largest.ratio:
+            raise ConfigError(
+                f"[method] width is {self.width:g}, but a base network is cut from that of the largest level, "
+                f"'{largest.name}': let width be at most its ratio, {largest.ratio:g}"
+            )
+        return Level("base", self.share(ctx).ratio if self.width is None else self.width)
 
     def chosen(self, client: Client, ctx: Context) -> list[int]:
         """The bases a client trains: one that is due, the others at random; one that only uses them has the first."""
         count = self.count(ctx)
-        carried = bases_in(client.level, self.base(ctx), count)
+        carried = bases_in(client.level, self.share(ctx), count)
         if client.turn is None:
             return list(range(carried))
         first = due_base(client.turn, count, ctx.seed)
@@ -166,9 +182,9 @@ class SplitMix(Method):
         return sorted([first, *others[drawn].tolist()])
 
 
-def bases_in(level: Level, base: Level, count: int) -> int:
+def bases_in(level: Level, share: Level, count: int) -> int:
     """⌊R / r⌋: how many of so many base networks fit into a level's ratio."""
-    return min(count, math.floor(level.ratio / base.ratio * SLACK))
+    return min(count, math.floor(level.ratio / share.ratio * SLACK))
 
 
 def due_base(turn: int, count: int, seed: int) -> int:

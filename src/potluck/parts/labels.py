@@ -1,14 +1,19 @@
-"""What a client's classes decide: the logits it learns from, and the rows of the head it contributes to."""
+"""What a client's classes decide: the logits it learns from, and the rows of the head it contributes to.
+
+Only a goal that chooses one of several classes has these. With others nothing is masked, and all rows are everybody's.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from potluck.core.fit import cross_entropy, plain_loss
-from potluck.core.logits import logits_of
+from potluck.core.goals.goal import Goal
+from potluck.core.goals.own import Own
+from potluck.core.inputs import call
 from potluck.core.types import Batch, Client, Context, Loss, Tensors
 
 Fill = Literal["zero", "-inf"]
@@ -30,19 +35,41 @@ def masked_logits(logits: Tensor, mask: Tensor, fill: Fill) -> Tensor:
     return logits.masked_fill(~mask, _VALUE[fill])
 
 
-def loss_zero(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
-    """Cross-entropy with absent classes' logits at 0, as the authors' code has it."""
-    inputs, targets = batch
-    return cross_entropy(masked_logits(logits_of(net(inputs)), extra["mask"], "zero"), targets)
+@dataclass(frozen=True)
+class MaskedLoss:
+    """The loss with absent classes' logits at 0, as the authors' code has it, or at -inf, as the paper words it."""
+
+    goal: Goal
+    fill: Fill
+
+    def __call__(self, net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
+        inputs, targets = batch
+        logits = self.goal.outputs(call(net, inputs))
+        return self.goal.loss(masked_logits(logits, extra["mask"], self.fill), targets)
 
 
-def loss_minus_infinity(net: nn.Module, batch: Batch, extra: Tensors) -> Tensor:
-    """Cross-entropy with absent classes at probability zero, as the paper words it."""
-    inputs, targets = batch
-    return cross_entropy(masked_logits(logits_of(net(inputs)), extra["mask"], "-inf"), targets)
+def masked(masking: Masking, client: Client, ctx: Context) -> tuple[Loss, Tensors]:
+    """A client's loss, and the mask that it needs: plain where nothing is masked."""
+    fill, goal = fill_of(masking, ctx.task.goal), ctx.task.goal
+    return (goal, {}) if fill is None else (MaskedLoss(goal, fill), {"mask": label_mask(client, ctx.task.classes)})
 
 
-LOSSES: dict[Masking, Loss] = {"zero": loss_zero, "-inf": loss_minus_infinity, "off": plain_loss}
+def fill_of(masking: Masking, goal: Goal) -> Fill | None:
+    """What absent classes' logits become, if anything."""
+    return masking if goal.softmax and masking != "off" else None
+
+
+def classes_left_out(masking: Masking, goal: Goal, by_row: bool) -> list[str]:
+    """A sentence if a method masks logits, or averages a head's rows by label, but there are no classes."""
+    if goal.softmax or (masking == "off" and not by_row):
+        return []
+    does = [f"masking is '{masking}'"] * (masking != "off") + ["rows of the head are averaged by label"] * by_row
+    instead = ["nothing is masked"] * (masking != "off") + ["all rows are everybody's"] * by_row
+    way_out = "; if it does, let the task be 'classes'" if isinstance(goal, Own) else ""
+    return [
+        f"{' and '.join(does)}, but the task '{goal.name}' does not choose among classes: {' and '.join(instead)}"
+        f"{way_out}"
+    ]
 
 
 def label_rows(client: Client, ctx: Context) -> dict[str, Tensor]:
@@ -50,6 +77,8 @@ def label_rows(client: Client, ctx: Context) -> dict[str, Tensor]:
 
     Rows beyond the classes (the mask's) belong to everybody.
     """
+    if not ctx.task.goal.softmax:
+        return {}
     rows = torch.tensor(client.labels, dtype=torch.long)
     beyond = {
         name: torch.cat([rows, torch.arange(ctx.task.classes, count)]) for name, count in ctx.task.embeddings.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from potluck import methods
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError
 from potluck.core.fleet import Assignment
+from potluck.core.goals.goal import Goal
 from potluck.core.guard import Guard
 from potluck.core.method import Method
 from potluck.core.types import Train
@@ -37,15 +38,17 @@ from potluck.study.given import (
     is_source,
     model_name,
 )
-from potluck.study.known import Divided, Lists, who_of
-from potluck.study.notes import notes_on, notes_on_names
+from potluck.study.goals import as_goal, goal_table
+from potluck.study.known import Divided, Lists, who_of, with_owner_column
+from potluck.study.metrics import as_metrics
+from potluck.study.notes import notes_on, notes_on_experiment
 from potluck.study.recipes import Model
 from potluck.study.result import Result
 from potluck.study.resume import nothing_to_resume
 from potluck.study.roster import owners_digest
 from potluck.study.run import execute
 from potluck.study.schema import PYTHON, Table, as_table, read_table, shown
-from potluck.study.settings import EngineSection, FleetSection, Named, Seeded, Settings, TaskSection
+from potluck.study.settings import Choosing, EngineSection, FleetSection, Named, Seeded, Settings, TaskSection
 from potluck.study.training import train_table
 from potluck.study.watchers import Rounds, completed, tell
 
@@ -61,6 +64,9 @@ def run(
     rounds: int,
     method: Named | Method = "heterofl",
     test: Any = 0.2,
+    task: str | Goal | None = None,
+    loss: Any = None,
+    metrics: Mapping[str, Any] | Sequence[str] | None = None,
     proxy: Any = None,
     partition: Named | Partition | Lists | None = None,
     owners: Any = None,
@@ -71,6 +77,7 @@ def run(
     evaluate_every: int = 1,
     calibration_clients: int = 100,
     scored_clients: int = 100,
+    validation: float = 0.0,
     seed: int = 0,
     engine: str = "local",
     workers: int = 0,
@@ -85,13 +92,19 @@ def run(
     `model` is your network, a function of the width that builds one, or the name of one, such as "heterofl-cnn";
     `levels` gives each device class its width. A dictionary from levels to networks gives each a network of its own,
     for methods that take any.
-    `data` is the name of a data set that Potluck knows, such as "digits", a `Dataset` of Potluck's, a pair of arrays or
-    tensors, or any `torch.utils.data.Dataset` of (input, label) pairs; `test` is more of the same, or the share of your
-    own data to hold out. `proxy` is more of the same that everybody may have, for methods that train on public data.
+    `data` is the name of a data set that Potluck knows, such as "digits", a `Dataset` of Potluck's, (inputs, targets),
+    a torch `Dataset` or `DataLoader`, a data frame, a CSV or Parquet file, a folder of images, a Hugging Face
+    `Dataset`, or any of these described by `potluck.examples`; `test` is more of the same, or the share of your own
+    data to hold out. `proxy` is more of the same that everybody may have, for methods that train on public data.
+    `task` is what is learned: "classes" unless the data set says otherwise, "binary", "multi-label", "regression",
+    "next-token", "masked-tokens", "pixels", or a goal of potluck.goals. `loss` is a function of your own of (outputs,
+    targets), or a module such as nn.HuberLoss(). `metrics` names what models are scored by, such as ["macro-f1"], or is
+    a dictionary of functions of (outputs, targets) and metrics of torchmetrics.
     `clients` is how many clients the data are divided over, by `partition`. If they are known already, give the data of
     each (`clients={"alice": data, …}`), the numbers of each client's examples (`partition=[[0, 5], …]`, or a dictionary
-    by name), or the owner of each example (`owners=["alice", …]`); a share to hold out is then one of each client's,
-    and `test` may be a dictionary by name.
+    by name), or the owner of each example (`owners=["alice", …]`, or the name of a table's column); a share to hold
+    out is then one of each client's, and `test` may be a dictionary by name.
+    `validation` is the share of test examples that choose the best round; `result.best` is then scored on the others.
     With `out` the run is recorded in that directory, and `resume=True` continues it after an interruption, or with
     more rounds.
     `step` says how training steps are run: "counted" chooses a fast way by what can be counted, "auto" times some ways
@@ -114,7 +127,8 @@ def run(
     if not isinstance(engine, str):
         raise ConfigError(f"engine is {shown(engine)}, but it should be 'local' or 'serial'")
     named = model_name(model)
-    who = who_of(clients, data, partition, owners)
+    data, test, owners = with_owner_column(data, test, owners)
+    who, goal, measured = who_of(clients, data, partition, owners), as_goal(task, loss), as_metrics(metrics)
     dealt = as_assignment(assignment)
     asked: dict[str, Table] = {
         "task": {
@@ -123,6 +137,7 @@ def run(
             "evaluate_every": evaluate_every,
             "calibration_clients": calibration_clients,
             "scored_clients": scored_clients,
+            **goal_table(goal, measured),
         },
         "fleet": {
             "clients": who.count,
@@ -142,14 +157,18 @@ def run(
         engine=read_table(EngineSection, asked["engine"], "engine", "", PYTHON),
         guard=as_settings(Guard, guard, "guard"),
         seed=seed,
+        goal=goal,
+        metrics=measured,
+        validation=read_table(Choosing, {"validation": validation}, "", "", PYTHON).validation,
     )
     watching = None if watcher is None else completed(watcher)
     for note in notes_on(settings, PYTHON):
         warnings.warn(note, stacklevel=2)
     public = None if proxy is None else as_proxy(proxy)
     examples = who.dataset(data, test, seed)
+    examples = examples.aimed_at(goal or examples.aim)
     experiment = assemble(settings, as_model(model, examples, seed), examples, public)
-    for note in notes_on_names(experiment.names):
+    for note in notes_on_experiment(experiment):
         warnings.warn(note, stacklevel=2)
     by_name_alone = is_source(data) and isinstance(who, Divided)
     config = recorded(experiment, data, proxy, None if by_name_alone else examples)
@@ -177,6 +196,7 @@ def recorded(experiment: Experiment, data: Any, proxy: Any, given: Dataset | Non
             "partition": {**plug_table(settings.partition, PARTITIONS), **whose},
             **({} if is_source(data) else {"test_examples": len(experiment.test)}),  # a name says which they are
             **public,
+            "validation": settings.validation,
         },
         "fleet": as_table(settings.fleet),
         "method": plug_table(settings.method, ours(settings.method)),

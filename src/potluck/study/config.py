@@ -21,6 +21,7 @@ from potluck.core.types import Train
 from potluck.data.assignment import assignment_named
 from potluck.data.partitions import partition_named
 from potluck.study.files import toml_table
+from potluck.study.goals import read_goal
 from potluck.study.schema import Origin, Table, as_table, read_table, require_plain, shown
 from potluck.study.settings import DataSection, EngineSection, FleetSection, Named, Settings, TaskSection
 from potluck.study.training import read_train, train_table
@@ -48,6 +49,7 @@ class Config(Settings):
     data: DataSection
     method_name: str
     recipe: Table = field(default_factory=dict)  # what an earlier run of it wrote down of its recipe
+    series: Table = field(default_factory=dict)  # which of many runs it is
     origin: Origin = field(default_factory=Origin, compare=False, repr=False)
 
     def resolved(self) -> Table:
@@ -70,6 +72,7 @@ class Config(Settings):
             "train": train_table(self.train),
             "guard": as_table(self.guard),
             "engine": as_table(self.engine),
+            **({"series": self.series} if self.series else {}),
         }
 
 
@@ -85,6 +88,7 @@ class Outline:
     engine: Table = field(default_factory=dict)
     guard: Table = field(default_factory=dict)
     recipe: Table = field(default_factory=dict)
+    series: Table = field(default_factory=dict)
     name: str = "experiment"
     seed: Annotated[int, Ge(0)] = 0
 
@@ -200,6 +204,8 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
     with seeded(outline.seed, "model"):  # the method's file may make a network as well, as it is imported
         find = partial(methods.find, trusted=origin.trusts("method", "name"))
         method = read_plug(find, outline.method, "method", origin)
+    with seeded(outline.seed, "model"):
+        goal = read_goal(task, origin)
     return Config(
         name=outline.name,
         seed=outline.seed,
@@ -211,6 +217,10 @@ def parse_config(table: Mapping[str, Any], origin: Origin) -> Config:
         engine=read_table(EngineSection, outline.engine, "engine", "", origin),
         guard=read_table(Guard, outline.guard, "guard", "", origin),
         recipe=outline.recipe,
+        series=outline.series,
+        goal=goal,
+        metrics=None if task.metrics is None else dict.fromkeys(task.metrics),
+        validation=data.validation,
         partition=read_plug(partition_named, data.partition, "data.partition", origin),
         assignment=read_plug(assignment_named, fleet.assignment, "fleet.assignment", origin),
         method_name=method_name,

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from potluck import methods
 from potluck.core.errors import ConfigError
+from potluck.core.goals.classes import Classes
+from potluck.core.inputs import Inputs, tensors_of
 from potluck.core.made_up import runnable
 from potluck.core.method import Method
 from potluck.core.plug import is_path
@@ -30,7 +32,7 @@ Row = dict[str, Any]
 def costs(
     model: Model,
     levels: Mapping[str, float],
-    example: Tensor,
+    example: Inputs,
     method: str | Method = "heterofl",
     train: Train | None = None,
     measure: bool = True,
@@ -50,10 +52,10 @@ def costs(
         raise ConfigError(
             f"model is {shown(model)}, but it should be a network, or a function of the width that makes one"
         )
-    if not isinstance(example, Tensor):
+    if not tensors_of(example):
         raise ConfigError(
             f"example is {shown(example)}, but it should be a tensor with a batch of one input, such as "
-            "torch.zeros(1, 3, 32, 32)"
+            "torch.zeros(1, 3, 32, 32), or several in a tuple or, by name, in a dictionary"
         )
     return cost_rows(chosen, context_for(model, as_levels(levels), example, chosen, train), measure)
 
@@ -61,7 +63,7 @@ def costs(
 def context_for(
     model: Model,
     levels: Mapping[str, float],
-    example: Tensor,
+    example: Inputs,
     method: Method,
     train: Train | None = None,
 ) -> Context:
@@ -70,15 +72,17 @@ def context_for(
     require_networks(method, networks, ranked)
     sizes = built_by(method, networks, ranked)
     largest = build(networks, sizes[0])
-    (example,) = runnable(largest, (example,))
-    outputs = try_once(largest, example, sizes[0])
-    nets = check_model(networks, sizes, example, outputs.shape[-1])
+    example = runnable(largest, example)
+    goal = Classes()
+    outputs = try_once(largest, example, goal, sizes[0])
+    batch = example, torch.zeros(outputs.shape[:-1], dtype=torch.long)
+    nets = check_model(networks, sizes, batch, goal, outputs.shape[-1])
     task = Task(
         model=networks,
         levels=ranked,
         classes=outputs.shape[-1],
-        heads=find_heads(networks, nets, ranked, example, outputs.shape[-1]),
-        example=(example, torch.zeros(outputs.shape[:-1], dtype=torch.long)),
+        heads=find_heads(networks, nets, ranked, example, goal),
+        example=batch,
         train=train or Train(),
     )
     return Context(task, round=0, seed=0)
@@ -120,7 +124,7 @@ def named_model(
 ) -> tuple[Callable[[float], nn.Module], Tensor]:
     """A network by name or path with an input for it."""
     (example,) = named_inputs(name, [] if text is None else [text])
-    return model_factory(name, options, (example,), classes, TYPED), example
+    return model_factory(name, options, example, classes, TYPED), example
 
 
 def named_inputs(name: str, texts: Sequence[str]) -> tuple[Tensor, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from potluck.core.client import HOST
+from potluck.core.data import is_even
 from potluck.core.server import draw_cohort
 from potluck.core.types import Client, Job, Level, Tensors
 from potluck.core.ways.agree import agrees
@@ -50,10 +51,11 @@ def sample_job(experiment: Experiment, state: Tensors, level: Level, cohort: Seq
 def load_of(experiment: Experiment, level: Level, costs: Sequence[LevelCost], cohort: Sequence[Client]) -> Load:
     """What a training step of a level is.
 
-    Clients are trained at once if a round has at least two of a level and size, as far as sizes and levels tell. No
-    stack is more than half a cohort, so that there is work for two.
+    Clients are trained at once if a round has at least two of a level and size, as far as sizes and levels tell, and
+    their batches are of one shape. No stack is more than half a cohort, so that there is work for two.
     """
     (macs,) = (cost.macs for cost in costs if cost.level == level.name)
     kinds = len(experiment.admitted()) * len({client.size for client in cohort})
-    together = (len(cohort) + 1) // 2 if len(cohort) >= 2 * max(1, kinds) else 1
+    alike = is_even(experiment.data) and len(cohort) >= 2 * max(1, kinds)
+    together = (len(cohort) + 1) // 2 if alike else 1
     return Load(experiment.task.train.batch_size, macs, together)

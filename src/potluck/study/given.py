@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from potluck import methods
-from potluck.core.data import Arrays, Examples
+from potluck.core.data import Arrays, Examples, Part, columns_of, rows
 from potluck.core.errors import ConfigError, DataError
 from potluck.core.fleet import Assignment
 from potluck.core.method import Method
@@ -26,7 +26,9 @@ from potluck.core.types import Level, Train
 from potluck.data import sources
 from potluck.data.assignment import assignment_named
 from potluck.data.dataset import Dataset
+from potluck.data.named import require_names
 from potluck.data.own import examples_from
+from potluck.data.tables.read import is_table_file
 from potluck.study.config import name_of, options_of, read_plug
 from potluck.study.experiment import facts_of
 from potluck.study.networks import factory_of, model_factory
@@ -141,9 +143,9 @@ def as_model(model: Any, data: Dataset, seed: int) -> Model:
     facts, named = facts_of(data), model_name(model)
     with seeded(seed, "model"):
         if named is not None:
-            return ByWidth(model_factory(name_of(named), options_of(named), facts.example[:1], facts.classes, PYTHON))
+            return ByWidth(model_factory(name_of(named), options_of(named), facts.example[0], facts.classes, PYTHON))
         if isinstance(model, type):
-            return ByWidth(factory_of(model, {}, facts.example[:1], facts.classes, model.__name__, PYTHON))
+            return ByWidth(factory_of(model, {}, facts.example[0], facts.classes, model.__name__, PYTHON))
     if not callable(model) and not isinstance(model, Mapping):
         raise ConfigError(
             f"model is {shown(model)}, but it should be a network, a function of the width that makes one, a name, "
@@ -166,7 +168,7 @@ def is_source(data: Any) -> bool:
     if not isinstance(data, str):
         return False
     known = {each.name for each in sources.catalogue()}
-    if data not in known and os.sep not in data and not Path(data).is_dir():
+    if data not in known and os.sep not in data and not Path(data).is_dir() and not is_table_file(data):
         raise DataError(f"there is no folder '{data}', and {unknown('data set', data, known)}")
     return data in known
 
@@ -182,10 +184,11 @@ def as_dataset(data: Any, test: Any, seed: int) -> Dataset:
         kept, scored = hold_out(examples, test, seed)
     else:
         kept, scored = examples, examples_from(test)
-    return Dataset(kept, scored, classes=int(max(kept.targets.max(), scored.targets.max())) + 1)
+        require_names(kept, "data", scored, "test")
+    return Dataset(kept, scored)
 
 
-def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]:
+def hold_out(examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
     """Examples to train on and a random share of them to score on."""
     held = math.ceil(len(examples) * share) if math.isfinite(share) else 0
     if not 0 < held < len(examples):
@@ -194,10 +197,14 @@ def hold_out(examples: Arrays, share: float, seed: int) -> tuple[Arrays, Arrays]
             "either side; give a share between 0 and 1, such as 0.2, or test examples"
         )
     order = torch.randperm(len(examples), generator=stream(seed, "test"))
-    return tuple(
-        replace(examples, inputs=examples.inputs[part], targets=examples.targets[part])  # type: ignore[return-value]
-        for part in (order[held:], order[:held])
-    )
+    return chosen(examples, order[held:]), chosen(examples, order[:held])
+
+
+def chosen(examples: Examples, index: Tensor) -> Examples:
+    """Some of the examples: copied where all columns are in memory, so that the whole need not be kept."""
+    if not isinstance(examples, Arrays) or not all(isinstance(each, Tensor) for each in columns_of(examples)):
+        return Part(examples, index)
+    return replace(examples, inputs=rows(examples.inputs, index), targets=rows(examples.targets, index))
 
 
 def recheck(settings: Checked, section: str) -> Checked:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from potluck.core.data import Arrays, Examples, Part
+from potluck.core.data import Arrays, Examples, is_even
 from potluck.core.errors import ConfigError, DataError
+from potluck.core.goals.goal import Goal
+from potluck.core.inputs import mapped
 from potluck.core.plug import hint
 from potluck.core.random import stream
-from potluck.core.types import Goal
+from potluck.core.types import Batch
 from potluck.data import sources
 from potluck.data.dataset import Dataset
-from potluck.data.own import examples_from
+from potluck.data.items.lazy import Items
+from potluck.data.named import require_names
+from potluck.data.own import AS_IT_IS, examples_from, read
 from potluck.data.owners import is_owner, owner_name, require_name
+from potluck.data.preprocess import Scale, ScaleBytes
+from potluck.study.facts import alike, example_of, told, unfilled
 from potluck.study.given import as_proxy, is_source
-from potluck.study.recipes import described
+from potluck.study.joined import Parts, joined
 from potluck.study.schema import shown
 
 
@@ -30,13 +36,9 @@ class Own:
 
     source: Examples
     chosen: Tensor
-    classes: int
-    goal: Goal = "classes"
+    classes: int = 0  # that the source says there are
+    goal: Goal | str = "classes"
     test: Examples | None = None
-
-
-Parts = dict[str, tuple[Examples, Tensor]]
-"""Some examples of a source, by client."""
 
 
 def by_name(given: Mapping[Any, Any], setting: str) -> dict[str, Any]:
@@ -60,29 +62,50 @@ def read_client(name: str, given: Any) -> Own:
             data = given if isinstance(given, Dataset) else sources.load(given)
             train, test = examples_from(data.train), examples_from(data.test)
             return Own(train, torch.arange(len(train)), data.classes, data.goal, test)
-        examples = examples_from(given)
-        return Own(examples, torch.arange(len(examples)), highest(examples) + 1)
+        found = read(given, AS_IT_IS)
+        if found.owners is not None:
+            raise DataError("its rows have owners, but they are all this client's; leave owners= out")
+        return Own(found.examples, torch.arange(len(found.examples)))
     except DataError as error:
         raise DataError(f"client {name!r}: {error}") from error
 
 
-def require_like(first: Own, its_name: str, other: Examples, goal: Goal, name: str) -> None:
+def require_like(first: Own, its_name: str, other: Examples, goal: Goal | str, name: str) -> None:
     """Refuse examples of another kind than those of the first client: networks take one kind, and so does a tensor."""
     source = first.source
-    if not isinstance(source, Arrays) or not isinstance(other, Arrays):
+    if not isinstance(source, Arrays | Items) or not isinstance(other, Arrays | Items):
         return
-    for what, own, wanted in (("inputs", other.inputs, source.inputs), ("labels", other.targets, source.targets)):
-        if described(own) != described(wanted):
-            raise DataError(
-                f"{name} has {what} {described(own)}, but {its_name} has {described(wanted)}: they should be alike"
-            )
-    if (other.prepare, other.augment, goal) != (source.prepare, source.augment, first.goal):
+    require_names(source, its_name, other, name)
+    even, as_kept = is_even(source) and is_even(other), type(source) is type(other)
+    (inputs, labels), (its_inputs, its_labels) = columns_like(other, as_kept), columns_like(source, as_kept)
+    # Labels take the type of the goal; until then, 1 in one file and 1.5 in another are both numbers.
+    plain, its_plain = mapped(torch.Tensor.float, labels), mapped(torch.Tensor.float, its_labels)
+    for what, own, wanted, fits in (
+        ("inputs", inputs, its_inputs, alike(inputs, its_inputs, even)),
+        ("labels", labels, its_labels, alike(plain, its_plain, even)),
+    ):
+        if not fits:
+            raise DataError(f"{name} has {what} {told(own)}, but {its_name} has {told(wanted)}: they should be alike")
+    if (uses_of(other, as_kept), goal) != (uses_of(source, as_kept), first.goal):
         raise DataError(f"{name} has examples that are prepared or used in another way than those of {its_name}")
 
 
-def dataset_of(
-    clients: Mapping[str, Own], test: Any, seed: int, classes: int, shared: Examples | None = None
-) -> Dataset:
+def columns_like(examples: Arrays | Items, as_kept: bool) -> Batch:
+    """A batch of one: as it is kept, or as the network is given it."""
+    if isinstance(examples, Items) or not as_kept:
+        return example_of(examples)
+    return unfilled(examples.inputs), unfilled(examples.targets)
+
+
+def uses_of(examples: Arrays | Items, as_kept: bool) -> tuple[Any, Any]:
+    """What batches go through; items are ready as they are read, and so are bytes that are only scaled."""
+    if isinstance(examples, Items):
+        return None, None
+    ready = not as_kept and examples.prepare in (Scale(), ScaleBytes())
+    return None if ready else examples.prepare, examples.augment
+
+
+def dataset_of(clients: Mapping[str, Own], test: Any, seed: int, shared: Examples | None = None) -> Dataset:
     """The data set of clients that are known, each with test examples of its own unless everybody's are given."""
     kept: Parts = {name: (own.source, own.chosen) for name, own in clients.items()}
     scored: Parts = {}
@@ -90,13 +113,16 @@ def dataset_of(
         scored = tests_of(test, clients)
     elif shared is None and isinstance(test, int | float):
         kept, scored = held_out(clients, test, seed)
-    elif shared is None:
-        shared = examples_from(test)
+    whose = None
+    if shared is None and not scored:
+        given = read(test, AS_IT_IS)
+        shared, whose = given.examples, given.owners
+        name, first = next(iter(clients.items()))
+        require_names(first.source, f"client {name!r}", shared, "test")
     examples = joined(scored) if scored or shared is None else shared
-    goal, owners = next(iter(clients.values())).goal, column(kept)
-    if goal == "classes":
-        classes = max(classes, highest(examples) + 1)
-    return Dataset(joined(kept), examples, classes, goal, owners, column(scored) if scored else None)
+    goal, classes = next(iter(clients.values())).goal, max(own.classes for own in clients.values())
+    owned = column(scored) if scored else None if whose is None else [owner_name(owner) for owner in whose]
+    return Dataset(joined(kept), examples, classes, goal, column(kept), owned)
 
 
 def tests_of(test: Mapping[Any, Any], clients: Mapping[str, Own]) -> Parts:
@@ -142,26 +168,6 @@ def held_out(clients: Mapping[str, Own], share: float, seed: int) -> tuple[Parts
     return kept, scored
 
 
-def joined(parts: Parts) -> Examples:
-    """The examples of all clients, one client after the other, in one pair of tensors that is filled once."""
-    first, _ = next(iter(parts.values()))
-    if not isinstance(first, Arrays):
-        return Part(first, torch.cat([chosen for _, chosen in parts.values()]))
-    total, end = sum(len(chosen) for _, chosen in parts.values()), 0
-    inputs, targets = (each.new_empty((total, *each.shape[1:])) for each in (first.inputs, first.targets))
-    for source, chosen in parts.values():
-        assert isinstance(source, Arrays)
-        start, end = end, end + len(chosen)
-        torch.index_select(source.inputs, 0, chosen, out=inputs[start:end])
-        torch.index_select(source.targets, 0, chosen, out=targets[start:end])
-    return replace(first, inputs=inputs, targets=targets)
-
-
 def column(parts: Parts) -> list[str]:
     """The client of each example in `joined`."""
     return [name for name, (_, chosen) in parts.items() for _ in range(len(chosen))]
-
-
-def highest(examples: Examples) -> int:
-    """The highest label."""
-    return int(examples.labels(torch.arange(len(examples))).max())

@@ -21,7 +21,7 @@ PIECE = 1 << 20  # bytes read at a time
 class Journal:
     """metrics.jsonl of a run that is being played."""
 
-    def __init__(self, path: Path, length: int = 0) -> None:
+    def __init__(self, path: Path, length: int) -> None:
         """The journal that goes on after the first `length` bytes, which are there."""
         self.path, self.length, self.sum = path, length, hashlib.sha256()
         left = length

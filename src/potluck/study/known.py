@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from potluck.core.errors import ConfigError, DataError
-from potluck.core.types import Goal
 from potluck.data import sources
 from potluck.data.dataset import Dataset
-from potluck.data.own import examples_from
+from potluck.data.how import Given, How
+from potluck.data.own import AS_IT_IS, examples_from, owned, read, table_of
 from potluck.data.owners import owner_name, owner_numbers
 from potluck.data.partitions import Natural, Partition, partition_named
 from potluck.data.partitions.cover import holdings_by_client, numbered
 from potluck.study.given import as_dataset, as_plug, is_source
-from potluck.study.held import Own, by_name, dataset_of, highest, read_client, require_like
+from potluck.study.held import Own, by_name, dataset_of, read_client, require_like
 from potluck.study.schema import shown
 
-CLASSES: Goal = "classes"
+CLASSES = "classes"
 Lists = Sequence[Any] | Mapping[str, Any]
 """The numbers of every client's examples, in order or by name."""
 
@@ -73,7 +73,7 @@ class ByData:
             require_like(read[first], f"client {first!r}", own.source, own.goal, f"client {name!r}")
             if own.test is not None:
                 require_like(read[first], f"client {first!r}", own.test, own.goal, f"test of client {name!r}")
-        return dataset_of(read, test, seed, max(own.classes for own in read.values()))
+        return dataset_of(read, test, seed)
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class ByNumber:
         examples = known.train if known else examples_from(data)
         clients = dict(zip(self.names, numbered(self.lists, len(examples)), strict=True))
         require_own(clients, len(examples))
-        classes, goal = known.classes if known else highest(examples) + 1, known.goal if known else CLASSES
+        classes, goal = (known.classes, known.goal) if known else (0, CLASSES)
         held = {name: Own(examples, index, classes, goal) for name, index in clients.items()}
-        return dataset_of(held, test, seed, classes, known.test if known else None)
+        return dataset_of(held, test, seed, known.test if known else None)
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,24 @@ class ByOwner:
         examples = examples_from(data)
         numbers = owner_numbers(self.owners, len(examples), "owners", "examples")
         names = [owner_name(owner) for owner in dict.fromkeys(self.owners)]
-        holdings, classes = holdings_by_client(numbers, len(names)), highest(examples) + 1
-        held = {name: Own(examples, holdings.of(at), classes) for at, name in enumerate(names)}
-        return dataset_of(held, test, seed, classes)
+        holdings = holdings_by_client(numbers, len(names))
+        held = {name: Own(examples, holdings.of(at)) for at, name in enumerate(names)}
+        return dataset_of(held, test, seed)
+
+
+def with_owner_column(data: Any, test: Any, owners: Any) -> tuple[Any, Any, Any]:
+    """The same with tables read, if a column of theirs says whose each row is: data, test and owners."""
+    if isinstance(owners, str) and data is not None and not isinstance(data, Dataset) and not is_source(data):
+        how = How(owners=owners)
+        data = read(data, how)
+        table = table_of(test, AS_IT_IS)
+        if table is not None and owners in table.columns:
+            test = owned(replace(table, how=how))
+    if isinstance(data, Given) and data.owners is not None:
+        if owners is not None and not isinstance(owners, str):
+            raise ConfigError("owners is given, but the data have a column of owners already; leave one of them out")
+        owners = list(data.owners)
+    return data, test, owners
 
 
 def who_of(clients: Any, data: Any, partition: Any, owners: Any) -> Who:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from potluck.core.blame import foreign_failure
 from potluck.core.errors import ConfigError, ModelError, PotluckError, RunError
+from potluck.core.goals.goal import Goal
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth, Networks
-from potluck.core.types import Context, Level, Task
+from potluck.core.types import Batch, Context, Level, Task
 from potluck.parts.head import check_outputs
 from potluck.study.schema import shown
 
@@ -53,11 +54,13 @@ def built_by(method: Method, networks: Networks, levels: tuple[Level, ...]) -> l
     return sorted(found, key=lambda level: -level.ratio)
 
 
-def check_model(networks: Networks, levels: Sequence[Level], example: Tensor, classes: int) -> dict[Level, nn.Module]:
+def check_model(
+    networks: Networks, levels: Sequence[Level], example: Batch, goal: Goal, classes: int
+) -> dict[Level, nn.Module]:
     """The network of every level, tried on one example."""
     nets = {level: build(networks, level) for level in levels}
     for level, net in nets.items():
-        check_outputs(net, example, classes, level)
+        check_outputs(net, example, goal, classes, level)
     return nets
 
 

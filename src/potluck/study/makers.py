@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor, nn
+
 from potluck.core.blame import LIBRARY, PACKAGES, foreign_failure
 from potluck.core.errors import ConfigError, PotluckError
 from potluck.core.plug import import_attribute
@@ -43,7 +45,7 @@ def is_maker(found: object, makes: type) -> bool:
     while isinstance(found, functools.partial):
         found = found.func
     if isinstance(found, type):
-        return issubclass(found, makes)
+        return issubclass(found, nn.Module if makes is Tensor else makes)  # a module is a function of tensors
     return callable(found) and not is_pythons(found) and has_signature(found) and may_return(found, makes)
 
 

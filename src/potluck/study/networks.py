@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from potluck.core.errors import ConfigError, DataError, ModelError
+from potluck.core.inputs import Inputs, tensors_of
 from potluck.core.plug import is_path
 from potluck.data import sources
 from potluck.data.dataset import Dataset
+from potluck.data.sources.table import NAME as TABLE
+from potluck.data.sources.table import load_table
 from potluck.models.catalogue import find_model
 from potluck.parts.cut.channels import Rounding
 from potluck.parts.shrink.shrinkable import Shrinkable
@@ -33,9 +36,10 @@ def load_source(named: Named, data_dir: Path | None, setting: str = "source", or
     """A data set by name, or by path to a function that returns one."""
     name, options, section = name_of(named), options_of(named), f"data.{setting}"
     if not is_path(name):
-        given = options_of_ours(sources.load, options, section, name, origin)
+        load = load_table if name == TABLE else partial(sources.load, name, data_dir)
+        given = options_of_ours(load_table if name == TABLE else sources.load, options, section, name, origin)
         try:
-            return sources.load(name, data_dir, **given)
+            return load(**given)
         except DataError as error:
             raise DataError(f"{origin.about('data')}{setting}: {error}{origin.place('data', setting)}") from error
     function = imported(name, "data", setting, Dataset, origin)
@@ -46,9 +50,7 @@ def load_source(named: Named, data_dir: Path | None, setting: str = "source", or
     return data
 
 
-def model_factory(
-    name: str, options: Table, example: Sequence[Tensor], classes: int | None, origin: Origin = NOWHERE
-) -> Model:
+def model_factory(name: str, options: Table, example: Inputs, classes: int | None, origin: Origin = NOWHERE) -> Model:
     """A network by name, or by path to the user's own: a function of the width, or a plain network.
 
     Whoever builds it is told the input's shape and the number of classes, if it asks for them.
@@ -59,7 +61,7 @@ def model_factory(
 
 
 def factory_of(
-    found: Callable[..., Any], options: Table, example: Sequence[Tensor], classes: int | None, name: str, origin: Origin
+    found: Callable[..., Any], options: Table, example: Inputs, classes: int | None, name: str, origin: Origin
 ) -> Model:
     """A network at every width, from a function of the width, a class, or a plain network."""
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
@@ -76,10 +78,10 @@ def factory_of(
         net = found
     if not isinstance(net, nn.Module):
         raise ModelError(f"{name} makes a {type(net).__name__}, but it should make an nn.Module")
-    return read_table(Shrinking, how, "task.model", name, origin).of(net, tuple(example))
+    return read_table(Shrinking, how, "task.model", name, origin).of(net, example)
 
 
-def ours(name: str, options: Table, example: Sequence[Tensor], classes: int | None, origin: Origin) -> Model:
+def ours(name: str, options: Table, example: Inputs, classes: int | None, origin: Origin) -> Model:
     """A network of ours at every width."""
     try:
         found = find_model(name)
@@ -130,10 +132,10 @@ def takes_width(found: object) -> bool:
     return "width" in parameters or (first and not (inspect.isclass(found) and issubclass(found, nn.Module)))
 
 
-def told_of_data(factory: Callable[..., Any], example: Sequence[Tensor], classes: int | None) -> Table:
+def told_of_data(factory: Callable[..., Any], example: Inputs, classes: int | None) -> Table:
     """What a network is told of the data, if it asks."""
     asked = inspect.signature(factory).parameters
-    told: Table = {"shape": tuple(example[0].shape[1:]), "classes": classes}
+    told: Table = {"shape": tuple(tensors_of(example)[0].shape[1:]), "classes": classes or None}
     return {key: value for key, value in told.items() if key in asked and value is not None}
 
 
@@ -144,7 +146,7 @@ class Shrinking:
     keep: tuple[str, ...] = ()
     rounding: Rounding = "ceil"
 
-    def of(self, net: nn.Module, example: tuple[Tensor, ...]) -> Shrinkable:
+    def of(self, net: nn.Module, example: Inputs) -> Shrinkable:
         return Shrinkable(net, example, self.keep, self.rounding)
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
+from potluck.core.goals.own import Own
+from potluck.core.insight import left_out
 from potluck.core.types import Train
+from potluck.study.experiment import Experiment
 from potluck.study.schema import NOWHERE, Origin
 from potluck.study.settings import FleetSection, Settings
 
@@ -28,6 +34,29 @@ def notes_on(settings: Settings, origin: Origin = NOWHERE) -> list[str]:
             f"rate never gets to {train.lr:g}"
         )
     return found
+
+
+def notes_on_experiment(experiment: Experiment) -> list[str]:
+    """A sentence for each thing about an experiment that a user may not expect."""
+    return [
+        *left_out(experiment.method, experiment.task.goal),
+        *notes_on_targets(experiment),
+        *notes_on_names(experiment.names),
+    ]
+
+
+def notes_on_targets(experiment: Experiment) -> list[str]:
+    """A sentence if a loss without a task is handed what look like classes."""
+    targets = experiment.task.example[1]
+    if not isinstance(experiment.task.goal, Own) or not isinstance(targets, Tensor):
+        return []
+    if targets.dim() != 1 or targets.is_floating_point() or targets.dtype is torch.bool:
+        return []
+    return [
+        "targets are whole numbers, but a loss without a task says nothing of what they mean: no accuracy is measured, "
+        'and methods make no use of labels; if they are classes, say so with task="classes" (in a config: [task] '
+        'goal = "classes")'
+    ]
 
 
 def notes_on_names(names: Sequence[str]) -> list[str]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from potluck.core.errors import ConfigError
+from potluck.core.inputs import Inputs
 from potluck.core.made_up import runnable
 from potluck.core.networks import ByWidth
 from potluck.core.types import Level
@@ -44,6 +46,7 @@ class WidthPlan:
     parameters_full: int
     parameters: int
     tensors: dict[str, tuple[Dimension, ...]]
+    remarks: dict[str, str]  # by group: why it keeps another number of channels than the width alone would give
 
     @property
     def kept_whole(self) -> dict[str, str]:
@@ -83,12 +86,13 @@ class WidthPlan:
             "kept_indices": {name: [kept.runs for kept in self.plan[name]] for name in self.tensors},
             "whole_dimensions": self.whole_dimensions,
             "groups": self.groups,
+            "remarks": self.remarks,
         }
 
 
 def plan(
     model: Callable[[float], nn.Module] | nn.Module,
-    example: Tensor | Sequence[Tensor],
+    example: Inputs,
     width: float,
     keep: Sequence[str] = (),
     rounding: Rounding = "ceil",
@@ -112,10 +116,10 @@ def plan(
     wide, narrow = (build(ByWidth(source), Level(f"{ratio:g}", ratio)) for ratio in (1.0, width))
     if isinstance(source, Shrinkable):
         channels = source.findings.channels
-        found = source.plan(width)
+        found, remarks = source.plan(width), remarks_on(channels, width, source.rounding)
     else:
         channels, counts = counts_between(wide, narrow, runnable(wide, inputs))
-        found = channels.plan(counts)
+        found, remarks = channels.plan(counts), {}
     parameters = dict(wide.named_parameters())
     return WidthPlan(
         width,
@@ -123,18 +127,19 @@ def plan(
         sum(parameter.numel() for parameter in parameters.values()),
         sum(math.prod(found.shapes[name]) for name in parameters),
         {name: tuple(dimensions(name, channels, found)) for name in parameters},
+        remarks,
     )
 
 
-def as_inputs(example: Any) -> tuple[Tensor, ...]:
+def as_inputs(example: Any) -> Inputs:
     """The user's made-up inputs, if they are tensors."""
-    inputs = tuple(example) if isinstance(example, list | tuple) else (example,)
-    if not inputs or not all(isinstance(each, Tensor) for each in inputs):
+    leaves = tree_leaves(example)
+    if not leaves or not all(isinstance(each, Tensor) for each in leaves):
         raise ConfigError(
             f"example is {shown(example)}, but it should be a tensor with a batch of one input, such as "
-            "torch.zeros(1, 3, 32, 32), or a list of such tensors"
+            "torch.zeros(1, 3, 32, 32), a list of such tensors, or a dictionary of them by argument"
         )
-    return inputs
+    return example
 
 
 def dimensions(name: str, channels: Channels, found: Plan) -> Iterator[Dimension]:
@@ -143,6 +148,15 @@ def dimensions(name: str, channels: Channels, found: Plan) -> Iterator[Dimension
     for number, (ids, kept) in enumerate(zip(channels.ids[name], found[name], strict=True)):
         groups = dict.fromkeys(firsts[channel] for channel in ids[ids != STAYS].tolist())
         yield Dimension(kept.size, kept.count, tuple(groups), channels.whole[name][number])
+
+
+def remarks_on(channels: Channels, width: float, rounding: Rounding) -> dict[str, str]:
+    """Why groups keep another number of channels than the width alone would give."""
+    firsts = channels.first_tensors()
+    told: dict[str, dict[str, None]] = {}  # one group may have several blocks, such as queries, keys and values
+    for number, remark in channels.made_of_heads(width, rounding).items():
+        told.setdefault(firsts[channels.blocks[number].channels[0]], {})[remark] = None
+    return {group: "; ".join(remarks) for group, remarks in told.items()}
 
 
 def reason_for(dims: Sequence[Dimension]) -> str:

@@ -187,7 +187,7 @@ def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored 
     levels: dict[str, Record] = {}
     for level in experiment.task.levels:
         score = scored.scores.get(level.name, {}) if scored else {}
-        unknown = {"accuracy": None, "loss": None}
+        unknown = dict.fromkeys((*experiment.task.goal.means[:2], *experiment.task.measures))
         levels[level.name] = {**unknown, **score, "clients": ledger.per_level.get(level.name, 0)}
     asked = scored.ledger if scored else Ledger()
     return {
@@ -203,6 +203,7 @@ def describe(experiment: Experiment, round: int, ledger: Ledger, scored: Scored 
         "evaluation_bytes_up": asked.bytes_up,
         "evaluation_failures": len(asked.failures),
         "learning_rate": learning_rate(experiment.task.train, round, experiment.task.rounds),
+        **({"validation": scored.validation, "rest": scored.rest} if scored and scored.validation else {}),
     }
 
 

@@ -57,7 +57,7 @@ def choose_ranks(state: Tensors, levels: Sequence[Level], unit: Unit, method: Fe
             f"this run has no whole network to choose ranks for: it lacks {', '.join(missing[:3]) or 'any layer'}; "
             "try a run of fedavg, heterofl or fedhm"
         )
-    prices = price_list(unit, ctx.build(WHOLE), found, ctx.task.example[:1], ctx.task.train.batch_size)
+    prices = price_list(unit, ctx.build(WHOLE), found, ctx.task.example[0], ctx.task.train.batch_size)
     spectra = {
         name: each.values.double().square() for name, each in open_to_all.decomposed(state, found.layers, ctx).items()
     }

@@ -8,96 +8,52 @@ own, builds the same recipe. A digest says whether it did.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import get_args
+from dataclasses import asdict, replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError, DataError
 from potluck.core.fit import MOMENTUM, descends_plainly
 from potluck.core.form import form_of
+from potluck.core.goals.classes import MaskedTokens, NextToken
+from potluck.core.goals.goal import Goal
+from potluck.core.inputs import Inputs, tensors_of
+from potluck.core.insight import left_out
 from potluck.core.made_up import runnable
 from potluck.core.method import Method
 from potluck.core.networks import ByName, ByWidth, Networks
 from potluck.core.random import seeded
-from potluck.core.ranges import MOST
 from potluck.core.recipe import Recipe, run_digest, table_digest, weights_digest
 from potluck.core.tensors import raw_bytes, state_of
-from potluck.core.types import Batch, Goal, Level, Task, Train
+from potluck.core.types import Level, Task, Train
 from potluck.core.ways.step import TO_BE_CHOSEN, ways_of
-from potluck.parts.head import find_embeddings, find_head
+from potluck.parts.head import find_embeddings, find_head, require_taken
 from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import Config, name_of, options_of
+from potluck.study.facts import Facts, require_alike
+from potluck.study.goals import criterion_name, goal_digest
 from potluck.study.levels import build, built_by, check_model, make_levels
+from potluck.study.metrics import measures_of, require_sendable
 from potluck.study.networks import load_source, model_factory
-from potluck.study.schema import Table, shown
+from potluck.study.schema import Table
 from potluck.study.settings import Settings
 from potluck.study.training import require_steps, train_table
 
+TOKENS = (NextToken, MaskedTokens)
 SAMPLED = 256  # public examples that a digest looks at
-MOST_NUMBERS = 1 << 26  # in an example that a file describes: 4096 x 4096 pixels of three colours have fewer
 Model = Networks | Callable[[float], nn.Module] | nn.Module | Mapping[str, nn.Module | Callable[[], nn.Module]]
 """What a user calls a model: a network, a function of the width, or a network for every level."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What everybody may know of the data."""
-
-    classes: int
-    goal: Goal
-    example: Batch  # made up: shapes and types alone
-
-    def table(self) -> Table:
-        """The facts as settings."""
-        inputs, targets = (described(tensor) for tensor in self.example)
-        return {"classes": self.classes, "goal": self.goal, "inputs": inputs, "targets": targets}
-
-    @classmethod
-    def of_table(cls, table: Table) -> Facts:
-        """The facts that a table tells."""
-        try:
-            example = (made_up(table["inputs"]), made_up(table["targets"]))
-            classes, goal = table["classes"], table["goal"]
-            if type(classes) is not int or not 0 < classes <= MOST or goal not in get_args(Goal):
-                raise ValueError(f"{shown(classes)} classes and the goal {shown(goal)} make no sense")
-            return cls(classes, goal, example)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise ConfigError(f"[recipe] does not tell what the data are like: {error!r}") from error
-
-
-def described(tensor: Tensor) -> str:
-    """The type and shape of one example.
-
-    >>> described(torch.zeros(1, 3, 32, 32)), described(torch.zeros(1, dtype=torch.long))
-    ('float32:3x32x32', 'int64:')
-    """
-    return f"{str(tensor.dtype).removeprefix('torch.')}:{'x'.join(map(str, tensor.shape[1:]))}"
-
-
-def made_up(text: str) -> Tensor:
-    """A batch of one of a described type and shape.
-
-    >>> made_up("float32:3x32x32").shape
-    torch.Size([1, 3, 32, 32])
-    """
-    kind, _, sizes = text.partition(":")
-    shape = [int(size) for size in sizes.split("x") if size]
-    if math.prod(shape) > MOST_NUMBERS:
-        raise ValueError(f"an example of {sizes} has more than {MOST_NUMBERS:,} numbers")
-    return torch.zeros(1, *shape, dtype=getattr(torch, kind))
-
-
-def networks_of(model: Model, example: Tensor) -> Networks:
+def networks_of(model: Model, example: Inputs) -> Networks:
     """Where the networks of levels come from."""
     if isinstance(model, Mapping):
         return ByName(model)
     if isinstance(model, nn.Module):
-        return ByWidth(Shrinkable(model, (example,)))
+        return ByWidth(Shrinkable(model, example))
     return model if isinstance(model, ByName | ByWidth) else ByWidth(model)  # type: ignore[arg-type]
 
 
@@ -107,24 +63,30 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
     levels, networks = make_levels(settings.fleet.levels), networks_of(model, facts.example[0])
     require_networks(settings.method, networks, levels)
     require_plain_steps(settings.method, settings.train)
+    left_out(settings.method, facts.goal)  # refuses what the method cannot do without
     if proxy is not None:
         require_alike("proxy", proxy, facts)
-        require_classes(proxy, facts.classes)
+        require_classes(proxy, facts)
     sizes = built_by(settings.method, networks, levels)
-    (inputs,) = runnable(build(networks, sizes[0]), facts.example[:1])
-    nets = check_model(networks, sizes, inputs, facts.classes)
+    largest = build(networks, sizes[0])
+    require_taken(largest, facts.example[0])
+    example = runnable(largest, facts.example[0]), facts.example[1]
+    nets = check_model(networks, sizes, example, facts.goal, facts.classes)
     largest = nets[sizes[0]]
     require_steps(settings.train, largest)
+    measures = measures_of(settings.metrics, facts.goal, facts.classes, example, largest)
+    require_sendable(measures, settings.method)
     task = Task(
         model=networks,
         levels=levels,
         classes=facts.classes,
-        heads=find_heads(networks, nets, levels, inputs, facts.classes),
-        example=(inputs, facts.example[1]),
+        heads=find_heads(networks, nets, levels, example[0], facts.goal),
+        example=example,
         train=settings.train,
         rounds=settings.task.rounds,
         goal=facts.goal,
-        embeddings={} if facts.goal == "classes" else find_embeddings(largest, facts.classes),
+        measures=measures,
+        embeddings=find_embeddings(largest, facts.classes) if isinstance(facts.goal, TOKENS) else {},
         proxy=proxy,
         clients=settings.fleet.clients,
     )
@@ -134,12 +96,12 @@ def make_recipe(settings: Settings, model: Model, facts: Facts, proxy: Examples 
 
 
 def find_heads(
-    networks: Networks, nets: Mapping[Level, nn.Module], levels: Iterable[Level], inputs: Tensor, classes: int
+    networks: Networks, nets: Mapping[Level, nn.Module], levels: Iterable[Level], inputs: Inputs, goal: Goal
 ) -> dict[str, tuple[str, ...]]:
-    """The parameters that make the logits of every level; sizes of one network call them the same."""
-    head = find_head(next(iter(nets.values())), inputs, classes)
+    """The parameters that make the outputs of every level; sizes of one network call them the same."""
+    head = find_head(next(iter(nets.values())), inputs, goal)
     own = nets if isinstance(networks, ByName) else {}
-    return {each.name: find_head(own[each], inputs, classes) if each in own else head for each in levels}
+    return {each.name: find_head(own[each], inputs, goal) if each in own else head for each in levels}
 
 
 def require_hashable(method: Method) -> None:
@@ -181,25 +143,14 @@ def require_plain_steps(method: Method, train: Train) -> None:
     )
 
 
-def require_alike(kind: str, examples: Examples, facts: Facts) -> None:
-    """Refuse proxy or test examples that the networks could not take."""
-    if not len(examples):
-        return
-    inputs, targets = examples.take(torch.tensor([0]))
-    for what, own, wanted in (("examples", inputs, facts.example[0]), ("labels", targets, facts.example[1])):
-        if described(own) != described(wanted):
-            raise DataError(
-                f"the {kind} {what} are {described(own)}, but the clients' are {described(wanted)}: they should be "
-                "alike"
-            )
-
-
-def require_classes(proxy: Examples, classes: int) -> None:
+def require_classes(proxy: Examples, facts: Facts) -> None:
     """Refuse public examples of other classes than the clients'."""
+    if not facts.goal.softmax:
+        return
     highest = int(proxy.labels(torch.arange(len(proxy))).max())
-    if highest >= classes:
+    if highest >= facts.classes:
         raise DataError(
-            f"a proxy example has the label {highest}, but there are {classes} classes; if the labels mean "
+            f"a proxy example has the label {highest}, but there are {facts.classes} classes; if the labels mean "
             "something else, give them all the label 0"
         )
 
@@ -215,6 +166,8 @@ def kind_of(recipe: Recipe, nets: Mapping[Level, nn.Module]) -> str:
             "method": [f"{type(method).__module__}:{type(method).__qualname__}", asdict(method)],
             "levels": {level.name: level.ratio for level in task.levels},
             "data": Facts(task.classes, task.goal, task.example).table(),
+            "loss": criterion_name(task.goal),
+            **goal_digest(task.goal),
             "train": train_table(task.train),
             "networks": forms,
             "weights": weights_digest(task.model),
@@ -228,7 +181,7 @@ def fingerprint(examples: Examples) -> str:
     """What tells these public examples from others: how many there are, and a digest of some of them."""
     some = torch.arange(min(SAMPLED, len(examples))) * len(examples) // min(SAMPLED, len(examples))
     digest = hashlib.sha256()
-    for tensor in examples.take(some):
+    for tensor in tensors_of(examples.take(some)):
         digest.update(raw_bytes(tensor))
     return f"{len(examples)} {digest.hexdigest()}"
 
@@ -241,16 +194,16 @@ def recipe_table(recipe: Recipe) -> Table:
     return {"run": recipe.run, "kind": recipe.kind, **known, **Facts(task.classes, task.goal, task.example).table()}
 
 
-def named_networks(config: Config, example: Tensor, classes: int) -> Networks:
+def named_networks(config: Config, example: Inputs, classes: int) -> Networks:
     """The networks that a config names."""
     with seeded(config.seed, "model"):  # a ready-made network's first weights are drawn as it is imported
         name, options = name_of(config.task.model), options_of(config.task.model)
-        return ByWidth(model_factory(name, options, (example,), classes, config.origin))
+        return ByWidth(model_factory(name, options, example, classes, config.origin))
 
 
 def rebuilt(config: Config) -> Recipe:
     """The recipe of a recorded run, on a machine that need not have any of its data."""
-    facts = Facts.of_table(config.recipe)
+    facts = Facts.of_table(config.recipe, config.goal)
     proxy = None
     if config.data.proxy is not None:
         proxy = load_source(config.data.proxy, None, "proxy", config.origin).train

@@ -24,10 +24,12 @@ from potluck.engines import make_engine
 from potluck.study.config import Config, Outline, name_of, options_of, parse_config, read_plug
 from potluck.study.deployed import Deployed
 from potluck.study.experiment import Experiment, from_config
+from potluck.study.facts import Facts
 from potluck.study.files import as_path
 from potluck.study.formats import require_format, write_model
+from potluck.study.headline import accuracies, scores_in
 from potluck.study.levels import level_of
-from potluck.study.recipes import Facts, Model, make_recipe, rebuilt
+from potluck.study.recipes import Model, make_recipe, rebuilt
 from potluck.study.record import RunDirectory, no_run
 from potluck.study.roster import Told, client_number
 from potluck.study.run import client_so_far, model_so_far
@@ -61,14 +63,19 @@ class Recorded:
 
     @cached_property
     def config(self) -> Config:
-        """The run's settings. Who holds which data is left out: it may be a function that no file can name."""
-        dealt: Table = {"data": {"partition": "iid"}, "fleet": {"assignment": "fixed"}}
-        free = {
-            section: {**found, **instead}
-            for section, instead in dealt.items()
+        """The run's settings. Who holds which data, and metrics, are left out: they may be functions that no file can
+        name."""
+        unnamed: Table = {"data": {"partition": "iid"}, "fleet": {"assignment": "fixed"}, "task": {"metrics": []}}
+        return parse_config(self.table_with(unnamed), self.origin)
+
+    def table_with(self, instead: Table) -> Table:
+        """The run's settings with others in some sections."""
+        changed = {
+            section: {**found, **other}
+            for section, other in instead.items()
             if isinstance(found := self.table.get(section), dict)
         }
-        return parse_config({**self.table, **free}, self.origin)
+        return {**self.table, **changed}
 
     @property
     def levels(self) -> dict[str, float]:
@@ -96,13 +103,20 @@ class Recorded:
         metrics = self.metrics
         if not metrics:
             raise RunError(f"{self.directory} has no finished round yet; there is no accuracy")
-        return {level: found["accuracy"] for level, found in metrics[-1]["levels"].items()}
+        return accuracies(metrics[-1])
+
+    @property
+    def scores(self) -> dict[str, dict[str, float | None]]:
+        """Every measure of every level's model after the last round."""
+        if not self.metrics:
+            raise RunError(f"{self.directory} has no finished round yet; there are no scores")
+        return scores_in(self.metrics[-1])
 
     @cached_property
     def recipe(self) -> Recipe:
         """The networks and the method of the run, without any data."""
         if self.model is not None:  # its first weights need not be those of the run, which replace them
-            return make_recipe(self.config, self.model, Facts.of_table(self.config.recipe))
+            return make_recipe(self.config, self.model, Facts.of_table(self.config.recipe, self.config.goal))
         try:
             return rebuilt(self.config)
         except PotluckError as error:
@@ -119,7 +133,7 @@ class Recorded:
                 f"this model of {self.directory} is made with the run's data, which came from Python, or who holds "
                 "them did: potluck.run with the same arguments and resume=True gives a result that can export it"
             )
-        return from_config(parse_config(self.table, self.origin), self.data_dir)
+        return from_config(parse_config(self.table_with({"task": {"metrics": []}}), self.origin), self.data_dir)
 
     def export(self, level: str | float, out: str | Path | None = None) -> nn.Module:
         """The model for devices of this level, or of any ratio: a plain network in evaluation mode, yours to keep.

@@ -16,10 +16,12 @@ from potluck.core.store import Store
 from potluck.core.types import Tensors
 from potluck.engines import make_engine
 from potluck.parts.cost.level import LevelCost
+from potluck.study.best import Best, best_round
 from potluck.study.deployed import client_model, level_model
 from potluck.study.experiment import Experiment
 from potluck.study.files import as_path
 from potluck.study.formats import write_model
+from potluck.study.headline import accuracies, scores_in
 from potluck.study.levels import level_of
 from potluck.study.roster import client_number
 from potluck.study.watchers import Record
@@ -51,7 +53,17 @@ class Result:
     @property
     def accuracy(self) -> dict[str, float | None]:
         """The accuracy of every level's model after the last round; None for a level that has none."""
-        return {level: found["accuracy"] for level, found in self.metrics[-1]["levels"].items()}
+        return accuracies(self.metrics[-1])
+
+    @property
+    def scores(self) -> dict[str, dict[str, float | None]]:
+        """Every measure of every level's model after the last round."""
+        return scores_in(self.metrics[-1])
+
+    @property
+    def best(self) -> Best:
+        """The best round, chosen on the validation examples, and every measure on the other test examples."""
+        return best_round(self.metrics)
 
     @property
     def names(self) -> tuple[str, ...]:

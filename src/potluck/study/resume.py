@@ -92,8 +92,8 @@ def require_same(run: RunDirectory, asked: Table) -> Table:
     changed = differences(comparable(there), comparable(asked))
     if all(change.startswith("task.rounds ") for change in changed):
         changed = []
-    else:
-        changed = [change for change in changed if not change.startswith("recipe.kind ")] or changed
+    elif any(not change.startswith(("task.rounds ", "recipe.kind ")) for change in changed):  # it makes another kind
+        changed = [change for change in changed if not change.startswith("recipe.kind ")]
     levels, (mine, yours) = section(section(asked, "fleet"), "levels"), (step_of(there), step_of(asked))
     if not changed and not same_ways(mine, yours, levels):
         changed = [f"engine.step is {mine!r} there and {yours!r} here ('counted' and 'auto' take over the first)"]

@@ -15,11 +15,12 @@ import torch
 
 from potluck.core.calibration import combine, norms
 from potluck.core.desk import STATE, STATISTICS, Piece, score_piece
-from potluck.core.evaluate import Score, Sums, added, from_tensors, means_of
+from potluck.core.evaluate import added, score_of
+from potluck.core.goals.goal import Score
 from potluck.core.names import under
 from potluck.core.random import stream
 from potluck.core.server import Ledger, Server
-from potluck.core.types import Client, Context, Level, Tensors
+from potluck.core.types import Client, Context, Level, Task, Tensors
 from potluck.study.experiment import Experiment
 
 PIECES = 8  # of the test examples; more would mean more networks to set up, fewer workers that wait at the end
@@ -31,6 +32,8 @@ class Scored:
     """Scores by level name, what clients measured for each level's model, and what asking them cost."""
 
     scores: dict[str, Score] = field(default_factory=dict)
+    validation: dict[str, Score] = field(default_factory=dict)  # on the examples that choose the best round
+    rest: dict[str, Score] = field(default_factory=dict)  # on all the others, if some choose
     statistics: dict[str, Tensors] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -41,11 +44,25 @@ def score_levels(experiment: Experiment, server: Server, state: Tensors, round: 
     if experiment.method.shares_model:
         for level in experiment.admitted():
             scored.statistics[level.name] = measured(experiment, server, state, level, round, scored.ledger)
-        totals = shared_sums(experiment, server, state, scored.statistics, round)
+        rest, chosen = shared_sums(experiment, server, state, scored.statistics, round)
+        scored.scores.update(scores(together(rest, chosen, experiment.task), experiment.task))
+        if chosen:
+            scored.validation.update(scores(chosen, experiment.task))
+            scored.rest.update(scores(rest, experiment.task))
     else:
         totals = own_sums(experiment, server, state, round, scored.ledger)
-    scored.scores.update((level, means_of(sums, experiment.task.goal)) for level, sums in totals.items())
+        scored.scores.update(scores(totals, experiment.task))
     return scored
+
+
+def scores(totals: dict[str, Tensors], task: Task) -> dict[str, Score]:
+    """The scores that tallies add up to, by level."""
+    return {level: score_of(tally, task) for level, tally in totals.items()}
+
+
+def together(one: dict[str, Tensors], other: dict[str, Tensors], task: Task) -> dict[str, Tensors]:
+    """Tallies of two parts of the test examples, by level."""
+    return {level: added(one.get(level, {}), other.get(level, {}), task) for level in one}
 
 
 def measured(
@@ -70,31 +87,41 @@ def has_norms(experiment: Experiment, state: Tensors, level: Level, ctx: Context
 
 def shared_sums(
     experiment: Experiment, server: Server, state: Tensors, statistics: dict[str, Tensors], round: int
-) -> dict[str, Sums]:
-    """What all test examples add up to for the model of every level."""
-    totals: dict[str, Sums] = {}
+) -> tuple[dict[str, Tensors], dict[str, Tensors]]:
+    """What the test examples add up to for the model of every level: those that choose the best round come last."""
+    rest: dict[str, Tensors] = {}
+    chosen: dict[str, Tensors] = {}
     asked, pieces = itertools.tee(pieces_of(experiment, state, statistics, round))
     for piece, found in zip(asked, server.engine.share(score_piece, pieces), strict=True):
-        totals[piece.level.name] = added(totals.get(piece.level.name, {}), from_tensors(found))
-    return totals
+        totals = chosen if piece.choosing else rest
+        totals[piece.level.name] = added(totals.get(piece.level.name, {}), found, experiment.task)
+    return rest, chosen
 
 
 def pieces_of(experiment: Experiment, state: Tensors, statistics: dict[str, Tensors], round: int) -> Iterator[Piece]:
     """A piece of the test examples for every level, the largest networks first."""
-    occasion, count = next(OCCASIONS), min(PIECES, len(experiment.test))
+    occasion, parts = next(OCCASIONS), pieces_by_part(experiment)
     for level in sorted(experiment.admitted(), key=lambda level: -level.ratio):
         payload = {**under(STATE, state), **under(STATISTICS, statistics[level.name])}
-        for number in range(count):
-            yield Piece(level, round, number, count, occasion, payload)
+        for choosing, count in parts.items():
+            for number in range(count):
+                yield Piece(level, round, number, count, occasion, payload, choosing)
 
 
-def own_sums(experiment: Experiment, server: Server, state: Tensors, round: int, ledger: Ledger) -> dict[str, Sums]:
+def pieces_by_part(experiment: Experiment) -> dict[bool, int]:
+    """How many pieces the test examples are cut into: those that choose the best round (True), and all the others."""
+    counts = {choosing: len(experiment.desk.examples(choosing)) for choosing in (False, True)}
+    total = sum(counts.values())
+    return {part: max(1, min(count, PIECES * count // total)) for part, count in counts.items() if count}
+
+
+def own_sums(experiment: Experiment, server: Server, state: Tensors, round: int, ledger: Ledger) -> dict[str, Tensors]:
     """What the test examples of clients add up to, each scored with the model of its client, by level."""
-    ctx, totals = experiment.site.context(round), dict[str, Sums]()
+    ctx, totals = experiment.site.context(round), dict[str, Tensors]()
     together = ([client] for client in scored_clients(experiment, round))
     for update in server.exchange(server.jobs("score", state, together, ctx), ctx, ledger):
         level = update.client.level.name
-        totals[level] = added(totals.get(level, {}), from_tensors(update.payload))
+        totals[level] = added(totals.get(level, {}), update.payload, experiment.task)
     return totals
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from annotated_types import Interval
 
 from potluck.core.fleet import Assignment
+from potluck.core.goals.goal import Goal
 from potluck.core.guard import Guard
 from potluck.core.method import Method
 from potluck.core.ranges import Count, Should
@@ -29,11 +31,21 @@ Cohort = Annotated[
 """Who takes part in a round. A smaller share would be nobody, since clients are counted to nine digits."""
 
 
+Share = Annotated[float, Interval(ge=0, lt=1)]
+
+
 @dataclass(frozen=True)
 class Seeded:
     """What all random numbers come from."""
 
     seed: Annotated[int, Interval(ge=0, lt=2**63)] = 0  # whole numbers in TOML have 64 bits
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """What chooses the best round."""
+
+    validation: Share = 0.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,9 @@ class TaskSection:
     evaluate_every: Count = 1
     calibration_clients: Count = 100  # at most this many measure batch-norm statistics
     scored_clients: Count = 100  # at most this many are scored, where each has a model of its own
+    goal: str | None = None  # what is learned, such as "regression"; what the data set says if not given
+    loss: str | None = None  # a loss of one's own, as package.module:function
+    metrics: tuple[str, ...] | None = None  # what models are scored by; what is usual for the goal if not given
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,7 @@ class DataSection:
     partition: Named = "iid"
     test_examples: Count | None = None  # score on at most this many, evenly spaced; all if not given
     proxy: Named | None = None  # public examples that everybody has, for methods that train on such
+    validation: Share = 0.0  # of the test examples, those that choose the best round
 
 
 @dataclass(frozen=True)
@@ -93,3 +109,6 @@ class Settings:
     engine: EngineSection = field(default_factory=EngineSection)
     guard: Guard = field(default_factory=Guard)
     seed: int = 0
+    goal: Goal | None = None  # what is learned, if the user says so and not the data set
+    metrics: Mapping[str, Any] | None = None  # what else is measured; what is usual for the goal if not given
+    validation: float = 0.0  # the share of test examples that choose the best round

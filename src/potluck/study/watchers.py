@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from potluck.core.errors import ConfigError
 from potluck.core.server import Failure
 from potluck.core.types import Update
+from potluck.study.headline import ACCURACY, figure, headline_of, shown_scores
 from potluck.study.tuning import Timed, told
 
 Record = dict[str, Any]
@@ -105,10 +106,12 @@ class Rounds(Nobody):
             tell(sentence)
 
     def round_done(self, record: Record) -> None:
-        scores = {name: found["accuracy"] for name, found in record["levels"].items() if found["accuracy"] is not None}
+        measure = headline_of(record)
+        scores = {level: value for level, value in shown_scores(record).items() if value is not None}
         if scores:
-            shown = ", ".join(f"{name} {accuracy:.1%}" for name, accuracy in scores.items())
-            tell(f"round {record['round']}/{self.rounds}: {shown}")
+            shown = ", ".join(f"{level} {figure(measure, value)}" for level, value in scores.items())
+            named = "" if measure == ACCURACY else f"{measure} "
+            tell(f"round {record['round']}/{self.rounds}: {named}{shown}")
 
 
 def tell(sentence: str) -> None:

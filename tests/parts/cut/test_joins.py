@@ -35,12 +35,15 @@ def test_one_ratio_for_all_rows_is_that_of_every_few_rows(monkeypatch: pytest.Mo
     columns = [0, 3, 4, 7, 9, 10, 11, 15, 17, 18, 19, 20, 23]
     part = HeldPart((Kept.of(6, range(6)), Kept.of(24, columns)))
     assert part.scattered
-    ratio, narrow = torch.linspace(0.1, 0.9, len(columns))[None], torch.randn(6, len(columns))
+    ratio, narrow = (
+        torch.linspace(0.1, 0.9, len(columns))[None],
+        torch.randn(6, len(columns), generator=torch.Generator().manual_seed(0)),
+    )
     wide, expected = torch.ones(6, 24), torch.ones(6, 24)
     expected[:, columns] = 1 + ratio * (narrow - 1)
     monkeypatch.setattr(kept, "GATHERED", 48)  # two rows
     part.approach(wide, narrow, ratio, anew=False)
-    assert torch.allclose(wide, expected)
+    assert torch.allclose(wide, expected, atol=1e-6)  # some are close to 0
 
 
 def test_what_is_known_is_not_worked_out_again() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from potluck.core.goals.classes import Classes
 from potluck.core.names import inside, under
 from potluck.core.random import seeded, stream
 from potluck.core.tensors import copied
@@ -16,6 +17,7 @@ from potluck.parts.labels import Masking
 from potluck.parts.lowrank.layers import Unrolled, replace_layers
 from potluck.parts.lowrank.loss import TEACHER, HybridLoss, answers, softened_divergence
 
+CLASSES = Classes()
 MASK = torch.tensor([True, False, True, True])
 
 
@@ -94,7 +96,7 @@ def test_masking_is_of_the_classes_a_client_lacks(masking: Masking) -> None:
     net = small()
     expected = slow_cross_entropy(net(BATCH[0]), BATCH[1], masking)
     extra = {} if masking == "off" else {"mask": MASK}
-    found = HybridLoss(masking, 0.0, LAYERS, 0.0, 1.0)(net, BATCH, extra)
+    found = HybridLoss(CLASSES, None if masking == "off" else masking, 0.0, LAYERS, 0.0, 1.0)(net, BATCH, extra)
     assert found.item() == pytest.approx(expected, rel=1e-12)
 
 
@@ -110,14 +112,16 @@ def test_all_three_terms(masking: Masking, temperature: float) -> None:
         + 0.01 * slow_decay(net)
         + 0.7 * slow_divergence(net(BATCH[0]), other.eval()(BATCH[0]), temperature)
     )
-    found = HybridLoss(masking, 0.01, LAYERS, 0.7, temperature)(net, BATCH, extra)
+    found = HybridLoss(CLASSES, None if masking == "off" else masking, 0.01, LAYERS, 0.7, temperature)(
+        net, BATCH, extra
+    )
     assert found.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_decay_is_on_the_product_of_the_factors() -> None:
     net = small(norm=False)
-    plain = HybridLoss("off", 0.0, LAYERS, 0.0, 1.0)(net, BATCH, {})
-    decayed = HybridLoss("off", 0.1, LAYERS, 0.0, 1.0)(net, BATCH, {})
+    plain = HybridLoss(CLASSES, None, 0.0, LAYERS, 0.0, 1.0)(net, BATCH, {})
+    decayed = HybridLoss(CLASSES, None, 0.1, LAYERS, 0.0, 1.0)(net, BATCH, {})
     assert (decayed - plain).item() == pytest.approx(0.1 * slow_decay(net), rel=1e-9)
     (gradient,) = torch.autograd.grad(decayed - plain, net.get_parameter("mid.second.weight"))
     left, right = net.get_parameter("mid.second.weight"), net.get_parameter("mid.first.weight")
@@ -126,14 +130,14 @@ def test_decay_is_on_the_product_of_the_factors() -> None:
 
 def test_a_network_without_factors_has_no_decay() -> None:
     net = Small().double()
-    found = HybridLoss("off", 0.5, (), 0.0, 1.0)(net, BATCH, {})
+    found = HybridLoss(CLASSES, None, 0.5, (), 0.0, 1.0)(net, BATCH, {})
     assert found.item() == pytest.approx(slow_cross_entropy(net(BATCH[0]), BATCH[1], "off"))
 
 
 def test_the_teacher_gets_no_gradient_and_the_student_does() -> None:
     net = small()
     extra = {name: tensor.requires_grad_(tensor.is_floating_point()) for name, tensor in teacher(net).items()}
-    HybridLoss("off", 0.0, LAYERS, 1.0, 1.0)(net, BATCH, extra).backward()
+    HybridLoss(CLASSES, None, 0.0, LAYERS, 1.0, 1.0)(net, BATCH, extra).backward()
     assert all(tensor.grad is None for tensor in extra.values())
     assert all(parameter.grad is not None for parameter in net.parameters())
 
@@ -187,7 +191,7 @@ def test_the_students_dropout_is_the_same_with_and_without_a_teacher() -> None:
     found = []
     for weight, extra in ((0.0, {}), (1.0, teacher(net, 0.0))):
         with seeded(0, "dropout"):
-            loss = HybridLoss("off", 0.0, (), weight, 1.0)(net, BATCH, extra)
+            loss = HybridLoss(CLASSES, None, 0.0, (), weight, 1.0)(net, BATCH, extra)
             found.append((loss, torch.rand(1)))
     assert torch.equal(found[0][1], found[1][1])
     assert found[0][0] < found[1][0]
@@ -206,7 +210,7 @@ def test_nothing_is_changed_but_the_students_own_statistics() -> None:
     before = {name: tensor.clone() for name, tensor in extra.items()}
     parameters = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
     held = dict(extra)
-    HybridLoss("zero", 0.1, LAYERS, 1.0, 2.0)(net, BATCH, extra).backward()
+    HybridLoss(CLASSES, "zero", 0.1, LAYERS, 1.0, 2.0)(net, BATCH, extra).backward()
     assert extra.keys() == held.keys()
     assert all(extra[name] is held[name] and torch.equal(extra[name], before[name]) for name in extra)
     assert all(torch.equal(parameters[name], parameter) for name, parameter in net.named_parameters())
@@ -216,8 +220,8 @@ def test_nothing_is_changed_but_the_students_own_statistics() -> None:
 def test_a_teacher_of_its_own_weights_costs_nothing_where_training_is_use() -> None:
     net = small(norm=False)
     extra = teacher(net, 0.0)
-    plain = HybridLoss("off", 0.0, (), 0.0, 1.0)(net, BATCH, {})
-    torch.testing.assert_close(HybridLoss("off", 0.0, (), 5.0, 1.0)(net, BATCH, extra), plain)
+    plain = HybridLoss(CLASSES, None, 0.0, (), 0.0, 1.0)(net, BATCH, {})
+    torch.testing.assert_close(HybridLoss(CLASSES, None, 0.0, (), 5.0, 1.0)(net, BATCH, extra), plain)
 
 
 def test_a_teacher_of_a_network_whose_weights_are_tied() -> None:
@@ -235,6 +239,6 @@ def test_a_teacher_of_a_network_whose_weights_are_tied() -> None:
     net, other = Words(), Words()
     extra = under(TEACHER, copied(other.state_dict()))
     tokens = torch.tensor([[0, 1, 2], [3, 4, 5]])
-    found = HybridLoss("off", 0.0, (), 1.0, 1.0)(net, (tokens, tokens), extra)
-    expected = HybridLoss("off", 0.0, (), 0.0, 1.0)(net, (tokens, tokens), {})
+    found = HybridLoss(CLASSES, None, 0.0, (), 1.0, 1.0)(net, (tokens, tokens), extra)
+    expected = HybridLoss(CLASSES, None, 0.0, (), 0.0, 1.0)(net, (tokens, tokens), {})
     torch.testing.assert_close(found, expected + softened_divergence(net(tokens), other(tokens), 1.0))

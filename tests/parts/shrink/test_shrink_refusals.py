@@ -179,3 +179,22 @@ def test_an_operation_that_is_given_code_is_refused_by_its_name_and_place() -> N
     net = nn.Sequential(nn.Linear(3, 16), Hidden(), nn.Linear(16, 2))
     with pytest.raises(ModelError, match=r"flex_attention in '1', which is given code .* function of the width"):
         _ = Shrinkable(net, (floats(5, 3),)).findings
+
+
+class Rows(nn.Module):
+    """A layer whose channels are viewed as two rows of four, by numbers written into its code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.rest = nn.Linear(6, 8), nn.Linear(2, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.rest(self.rows(x).view(-1, 2, 4).sum(-1))  # type: ignore[no-any-return]
+
+
+def test_a_problem_of_every_layer_of_a_list_has_a_way_out_that_names_all_of_them() -> None:
+    net = nn.Sequential(nn.Linear(3, 6), nn.Sequential(Rows(), Rows()), nn.Linear(6, 2))
+    keep = ("1.0.rows.bias", "1.1.rows.bias")
+    with pytest.raises(ModelError, match=r"keep=\[\"1.0.rows.bias\", \"1.1.rows.bias\"\] works"):
+        Shrinkable(net, (floats(1, 3),))(0.5)
+    assert Shrinkable(net, (floats(1, 3),), keep=keep)(0.5)[0].weight.shape == (3, 3)

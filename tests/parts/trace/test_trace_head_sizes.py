@@ -8,7 +8,10 @@ from hand_made import Net, floats, see, shrunk
 from torch import Tensor, nn
 from torch.nn import Linear
 
+from potluck.parts.cut.channels import STAYS
+from potluck.parts.cut.choice import Block
 from potluck.parts.trace.findings import TIED
+from potluck.parts.trace.lines import parts_of
 
 
 class Attention(nn.Module):
@@ -53,3 +56,91 @@ def test_heads_are_together_as_wide_as_a_layer_that_comes_in_pieces(width: float
     net = Net(run, one=Linear(3, 10), other=Linear(3, 10), head=Linear(20, 2), **layers)
     cut = shrunk(net, floats(5, 3), width=width, exact=False).cut
     assert cut["proj.weight"] == (size, size)
+
+
+def attention(m: Net, x: Tensor, heads: int) -> Tensor:
+    """All heads side by side, from a layer each for queries, keys and values."""
+    q, k, v = (layer(x).unflatten(-1, (heads, -1)).transpose(0, 1) for layer in (m.q, m.k, m.v))
+    return ((q @ k.mT).softmax(-1) @ v).transpose(0, 1).flatten(1)
+
+
+def test_a_layer_that_has_nothing_to_do_with_heads_of_its_size_is_rounded_by_itself() -> None:
+    """4 heads of 23 keep 4·6 = 24 at a quarter; the layer after them keeps ⌈92/4⌉ = 23."""
+
+    def run(m: Net, x: Tensor) -> Tensor:
+        x = m.one(x)
+        return m.head(m.down(m.up(x + m.proj(attention(m, x, 4))).relu()))
+
+    layers = {name: Linear(16, 92) for name in ("q", "k", "v", "up")}
+    net = Net(run, one=Linear(3, 16), proj=Linear(92, 16), down=Linear(92, 16), head=Linear(16, 2), **layers)
+    cut = shrunk(net, floats(5, 3), width=0.25, exact=False).cut
+    assert (cut["q.weight"], cut["proj.weight"]) == ((24, 4), (4, 24))
+    assert (cut["up.weight"], cut["down.weight"]) == ((23, 4), (4, 23))
+
+
+def test_groups_of_a_convolution_leave_the_layer_behind_them_alone() -> None:
+    """4 groups of 23 channels keep 24 at a quarter; a layer that reads them, of the same size, keeps 23."""
+    grouped = nn.Conv2d(92, 92, 3, groups=4, padding=1)
+    net = nn.Sequential(nn.Conv2d(3, 92, 1), grouped, nn.Conv2d(92, 92, 1), nn.Conv2d(92, 2, 1))
+    cut = shrunk(net, floats(1, 3, 4, 4), width=0.25).cut
+    assert (cut["1.weight"], cut["2.weight"]) == ((24, 6, 3, 3), (23, 24, 1, 1))
+
+
+def test_a_layer_behind_attention_of_pytorchs_own_is_rounded_by_itself() -> None:
+    """What one example puts out looks like one head of 92; its readers are no heads."""
+
+    def run(m: Net, x: Tensor) -> Tensor:
+        x = m.one(x)
+        return m.head(m.down(m.up(m.attention(x, x, x)[0]).relu()))
+
+    attention = nn.MultiheadAttention(92, 4, batch_first=True)
+    layers = {"one": Linear(3, 92), "up": Linear(92, 92), "down": Linear(92, 8), "head": Linear(8, 2)}
+    cut = shrunk(Net(run, attention=attention, **layers), floats(1, 5, 3), width=0.25, exact=False).cut
+    assert (cut["attention.out_proj.weight"], cut["up.weight"]) == ((24, 24), (23, 24))
+
+
+def test_a_layer_beside_heads_is_as_wide_as_they_are_since_code_views_one_as_the_other() -> None:
+    """No weight is square here: what is read keeps 2·2 of 10 channels, not 3, because the heads in one layer do."""
+
+    def run(m: Net, x: Tensor) -> Tensor:
+        x = m.one(x)
+        length, size = x.shape
+        q, k, v = m.qkv(x).view(length, 3, 2, size // 2).permute(1, 2, 0, 3).unbind()
+        return m.head(((q @ k.mT).softmax(-1) @ v).transpose(0, 1).reshape(length, size))
+
+    net = Net(run, one=Linear(3, 10), qkv=Linear(10, 30), head=Linear(10, 2))
+    assert shrunk(net, floats(5, 3), width=0.25, exact=False).cut["qkv.weight"] == (12, 4)
+
+
+@pytest.mark.parametrize(("wide", "narrow", "heads"), [(10, 3, 1), (44, 16, 2)])
+def test_a_head_without_pairs_is_as_long_as_heads_of_pairs_of_its_module(wide: int, narrow: int, heads: int) -> None:
+    """Queries and keys of 22 keep 2·⌈0.3·11⌉ = 8 as pairs; heads of values, of the same size, do too.
+
+    A layer around them as wide as two heads of 22 is as wide as two of 8.
+    """
+
+    def run(m: Net, x: Tensor) -> Tensor:
+        x = m.one(x)
+        q, k, v = (layer(x).view(len(x), -1, m.size).transpose(0, 1) for layer in (m.q, m.k, m.v))
+        q, k = (torch.cat([a + b, a - b], dim=-1) for a, b in (each.chunk(2, dim=-1) for each in (q, k)))
+        return m.head(m.proj(((q @ k.mT).softmax(-1) @ v).transpose(0, 1).flatten(1)))
+
+    layers = {"q": Linear(wide, 44), "proj": Linear(44, wide), **{name: Linear(wide, 22 * heads) for name in "kv"}}
+    net = Net(run, one=Linear(3, wide), head=Linear(wide, 2), size=22, **layers)
+    cut = shrunk(net, floats(5, 3), width=0.3, exact=False).cut
+    assert (cut["q.weight"], cut["v.weight"], cut["proj.weight"]) == ((16, narrow), (8 * heads, narrow), (narrow, 16))
+
+
+def test_of_heads_that_are_together_equally_wide_the_smallest_are_what_the_size_is_made_of() -> None:
+    heads = [torch.arange(6).view(2, 3), torch.arange(6, 12).view(3, 2)]
+    blocks = [Block(tuple(row)) for rows in heads for row in rows.tolist()] + [Block(tuple(range(12, 18)))]
+    ids = {"weight": (torch.arange(6), torch.arange(12, 18))}
+    for order in (heads, heads[::-1]):
+        assert parts_of(order, blocks, ids) == {5: ((3, 2),)}
+
+
+def test_a_head_of_which_a_part_stays_says_nothing_of_layers_of_its_size() -> None:
+    head, layer = torch.tensor([[0, 1, 0, 1, STAYS]]), torch.arange(2, 7)
+    blocks = [Block((0, 1)), Block(tuple(layer.tolist()))]
+    assert parts_of([head], blocks, {"weight": (head[0], layer)}) == {}
+    assert parts_of([head[:, :4]], blocks, {"weight": (head[0], layer)}) == {}

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from potluck.core.client import Site
+from potluck.core.inputs import mapped
 from potluck.core.mixed import require_precise
 from potluck.core.random import seeded
 from potluck.core.threads import one_thread
@@ -43,8 +44,7 @@ def gradients(way: Way, site: Site, job: Job, personal: Tensors) -> Tensors:
     with seeded(ctx.seed, "train", job.round, job.client.id):
         net = site.placed(site.method.localize(job, ctx, personal)).train()
         for number, phase in enumerate(map(site.here, site.method.phases(job, ctx, personal))):
-            inputs, targets = next(site.batches(job, number, phase))
-            batch = inputs[:FEW], targets[:FEW]
+            batch = mapped(lambda tensor: tensor[:FEW], next(site.batches(job, number, phase)))
             settings = phase.train or ctx.task.train
             if way.swift:
                 require_precise(settings)
@@ -67,9 +67,9 @@ def of_one(way: Way, net: nn.Module, phase: Phase, batch: Batch) -> Tensors:
 def of_stack(net: nn.Module, phase: Phase, batch: Batch, settings: Train) -> Tensors:
     """The same in a stack of two clients that are alike: that of the second."""
     require_stackable(net, settings)
-    states, (inputs, targets) = stack([live(net)] * 2), batch
+    states = stack([live(net)] * 2)
     leaves = {name: states[name].requires_grad_() for name in trained_in(net, phase)}
-    twice = torch.stack([inputs] * 2), torch.stack([targets] * 2)
+    twice = mapped(lambda tensor: torch.stack([tensor] * 2), batch)
     losses = losses_of(Lossy(net, phase.loss))(states, twice, stack([phase.extra] * 2))
     found = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     return {name: each[1] for name, each in zip(leaves, found, strict=True) if each is not None}

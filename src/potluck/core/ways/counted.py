@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from potluck.core.inputs import Inputs, repeated
 from potluck.core.observe import Given, observe
 from potluck.core.ways.way import CHANNELS_LAST, PLAIN
 
@@ -28,7 +29,7 @@ class Load:
     together: int = 1  # how many clients can be trained at once
 
 
-def ways_for(net: nn.Module, example: Tensor, load: Load) -> list[str]:
+def ways_for(net: nn.Module, example: Inputs, load: Load) -> list[str]:
     """The ways that should be faster than the plain one, the fastest first; the plain one is the last.
 
     Swift operations alone are no reason for another way: a network that has much to gain from them has convolutions.
@@ -49,7 +50,7 @@ def stack_for(net: nn.Module, load: Load) -> int:
     return min(load.together, MOST_STACKED) if small else 1
 
 
-def convolution_macs(net: nn.Module, example: Tensor) -> int:
+def convolution_macs(net: nn.Module, example: Inputs) -> int:
     """Multiply-adds of an example's forward pass in convolutions of images."""
     layers = {name: module for name, module in net.named_modules() if isinstance(module, nn.Conv2d)}
     found = [0]
@@ -61,5 +62,5 @@ def convolution_macs(net: nn.Module, example: Tensor) -> int:
             found.append(output.numel() // len(output) * (layer.in_channels // layer.groups) * high * wide)
 
     if layers:
-        observe(net, [example.expand(2, *example.shape[1:])], layers, after=count)
+        observe(net, repeated(example, 2), layers, after=count)
     return sum(found)

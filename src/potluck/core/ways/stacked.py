@@ -7,6 +7,7 @@ its own weights alone, so the gradient of the sum of all losses is each client's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from potluck.core.errors import ConfigError
 from potluck.core.fit import optimizer_of, pieces
+from potluck.core.inputs import Inputs
 from potluck.core.mixed import require_precise
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
 from potluck.core.ways.stacked_operations import StackedOperations
@@ -83,7 +85,7 @@ def losses_of(lossy: Lossy) -> Callable[[Tensors, Batch, Tensors], Tensor]:
     def losses(states: Tensors, batch: Batch, extra: Tensors) -> Tensor:
         names = [f"net.{name}" for name in states]
 
-        def one(inputs: Tensor, targets: Tensor, *tensors: Tensor) -> Tensor:
+        def one(inputs: Inputs, targets: Any, *tensors: Tensor) -> Tensor:
             weights = dict(zip(names, tensors, strict=False))
             with StackedOperations():
                 found: Tensor = functional_call(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ConfigError
 from potluck.core.fit import descends_plainly
+from potluck.core.inputs import mapped
 from potluck.core.mixed import require_precise
 from potluck.core.types import Batch, Phase, Train
 from potluck.core.ways.swift import SwiftLoss
@@ -74,7 +75,12 @@ class Way:
     def batch(self, batch: Batch) -> Batch:
         """A batch as this way keeps it in memory."""
         inputs, targets = batch
-        return with_channels_last(inputs) if self.channels_last and inputs.dim() == 4 else inputs, targets
+        return mapped(images_last, inputs) if self.channels_last else inputs, targets
+
+
+def images_last(tensor: Tensor) -> Tensor:
+    """Images whose channels are next to each other; anything else as it is."""
+    return with_channels_last(tensor) if tensor.dim() == 4 else tensor
 
 
 def with_channels_last(images: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ def require_examples(targets: Tensor, clients: int, each: int = 1) -> None:
 
 def require_labels(targets: Tensor, partition: str) -> None:
     """Refuse targets that are not one class per example."""
-    if targets.dim() != 1:
+    if targets.dim() != 1 or targets.is_floating_point():
         raise DataError(
             f"partition {partition!r} needs one label per example, but the targets have the shape "
             f"{tuple(targets.shape)}: use 'iid' or 'natural'"

@@ -16,6 +16,7 @@ from potluck.data.readers.files import open_file
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")  # Pillow knows more, and runs programs for some
+GREY = ("1", "L", "LA", "I;16")  # modes without colour
 MOST_PIXELS = 1 << 24  # 4096 x 4096
 
 Like = tuple[Path, tuple[int, int]]
@@ -48,13 +49,27 @@ def decode(path: Path, colour: bool | None = None, like: Like | None = None) -> 
         try:
             with image_module.open(file, formats=FORMATS) as image:
                 require_size(image.size, like, path)
-                grey = image.mode in ("1", "L", "LA", "I;16") if colour is None else not colour
+                grey = image.mode in GREY if colour is None else not colour
                 pixels = np.array(image.convert("L" if grey else "RGB"), dtype=np.uint8)
         except DataError:
             raise
         except Exception as error:  # a damaged image can raise anything
             raise DataError(f"{path} is truncated or no image: {str(error).partition(' <')[0]}") from error
     return torch.from_numpy(pixels).unsqueeze(0) if grey else torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def look(path: Path, like: Like | None = None) -> tuple[tuple[int, int], bool]:
+    """Width and height of an image, and whether it has colour; nothing is decoded."""
+    image_module = pillow()
+    with open_file(path) as file:
+        try:
+            with image_module.open(file, formats=FORMATS) as image:
+                require_size(image.size, like, path)
+                return image.size, image.mode not in GREY
+        except DataError:
+            raise
+        except Exception as error:  # a damaged image can raise anything
+            raise DataError(f"{path} is truncated or no image: {str(error).partition(' <')[0]}") from error
 
 
 def require_size(found: tuple[int, int], like: Like | None, path: Path) -> None:

@@ -133,6 +133,8 @@ CIFAR10 = Source(
         licence=LICENCE,
         homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
         examples=(50_000, 10_000),
+        inputs="float32:3x32x32",
+        classes=CIFAR10_PYTHON.classes,
         downloads=(
             Download(
                 SITE + CIFAR10_PYTHON.archive, CIFAR10_PYTHON.archive, CIFAR10_PYTHON.archive_checksum, unpack=True
@@ -154,6 +156,8 @@ CIFAR100 = Source(
         licence=LICENCE,
         homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
         examples=(50_000, 10_000),
+        inputs="float32:3x32x32",
+        classes=CIFAR100_PYTHON.classes,
         downloads=(
             Download(
                 SITE + CIFAR100_PYTHON.archive, CIFAR100_PYTHON.archive, CIFAR100_PYTHON.archive_checksum, unpack=True

@@ -42,6 +42,8 @@ DIGITS = Source(
         licence="CC BY 4.0 (E. Alpaydin, C. Kaynak; UCI Machine Learning Repository)",
         homepage="https://doi.org/10.24432/C50P49",
         examples=(1442, 355),
+        inputs="float32:1x8x8",
+        classes=CLASSES,
         note="install the package again: the digits come with it",
     ),
     layouts=(

@@ -47,6 +47,8 @@ MNIST = Source(
         licence="copyright Yann LeCun and Corinna Cortes; commonly given as CC BY-SA 3.0",
         homepage="http://yann.lecun.com/exdb/mnist/",
         examples=(60_000, 10_000),
+        inputs="float32:1x28x28",
+        classes=CLASSES,
         downloads=downloads(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "MNIST/raw",
@@ -77,6 +79,8 @@ FASHION_MNIST = Source(
         licence="MIT (Zalando SE, 2017)",
         homepage="https://github.com/zalandoresearch/fashion-mnist",
         examples=(60_000, 10_000),
+        inputs="float32:1x28x28",
+        classes=CLASSES,
         downloads=downloads(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "FashionMNIST/raw",

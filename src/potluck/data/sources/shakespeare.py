@@ -136,6 +136,10 @@ SHAKESPEARE = Source(
         title="Shakespeare's plays by speaking role, windows of 80 characters",
         licence="plays in the public domain; this 1994 edition copyright World Library, Inc., for personal use only",
         homepage="https://github.com/TalwalkarLab/leaf",
+        inputs=f"int64:{LENGTH}",
+        classes=len(LETTERS),
+        owners=1129,
+        usual=3_380_481,
         downloads=(
             Download(
                 "https://www.gutenberg.org/files/100/old/old/1994-01-100.zip",

@@ -31,6 +31,15 @@ class About:
     examples: tuple[int, int] | None = None  # training and test examples of the complete set, if that is fixed
     downloads: tuple[Download, ...] = ()
     note: str = ""
+    inputs: str = ""  # the type and shape of an input, such as "float32:3x32x32"
+    classes: int = 0
+    owners: int = 0  # how many the training examples came from
+    usual: int = 0  # training examples, where the complete set is not the same everywhere
+
+    @property
+    def training(self) -> int:
+        """How many training examples there are, or there usually are."""
+        return self.usual if self.examples is None else self.examples[0]
 
     @property
     def how_to_get(self) -> str:

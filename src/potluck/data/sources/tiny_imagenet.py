@@ -137,6 +137,8 @@ TINY_IMAGENET = Source(
         licence="ImageNet's terms: non-commercial research and education",
         homepage="http://cs231n.stanford.edu/",
         examples=(100_000, 10_000),
+        inputs="float32:3x64x64",
+        classes=200,
         downloads=(
             Download(
                 "http://cs231n.stanford.edu/tiny-imagenet-200.zip",

@@ -90,6 +90,9 @@ WIKITEXT2 = Source(
         licence="CC BY-SA 3.0 (Wikipedia's authors; Merity et al. 2016)",
         homepage="https://arxiv.org/abs/1609.07843",
         examples=(32_700, 3_840),
+        inputs=f"int64:{LENGTH}",
+        classes=33_279,
+        owners=TRAIN_ROWS,
         downloads=(
             Download(SITE + "train.txt", "wikitext-2/train.txt", TRAIN_SUM),
             Download(SITE + "test.txt", "wikitext-2/test.txt", TEST_SUM),

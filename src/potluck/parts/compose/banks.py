@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from potluck.core.errors import ModelError
+from potluck.core.inputs import Inputs
 from potluck.core.names import own_name
-from potluck.core.observe import Given
+from potluck.core.observe import Given, observe
 from potluck.core.plug import unknown
 from potluck.core.types import Context, Level
 from potluck.parts.compose.layers import CONVOLUTIONS, Bank, Start
-from potluck.parts.head import run_once
 from potluck.parts.match import check_names, setting_for
 
 FULL = Level("full", 1.0)  # the network whose width bases are a share of
@@ -206,12 +206,14 @@ def declared_start(net: nn.Module) -> Start:
     return declared
 
 
-def outputs_of(net: nn.Module, example: Tensor) -> dict[str, int]:
+def outputs_of(net: nn.Module, example: Inputs) -> dict[str, int]:
     """How many numbers each layer that is called puts out for one example, in the order of running."""
     ran: dict[str, int] = {}
 
     def note(name: str, layer: nn.Module, given: Given, output: object) -> None:
         ran[name] = ran.get(name, 0) + (output.numel() if isinstance(output, Tensor) else 0)
 
-    run_once(net, example, {name: module for name, module in net.named_modules() if isinstance(module, READERS)}, note)
+    observe(
+        net, example, {name: module for name, module in net.named_modules() if isinstance(module, READERS)}, after=note
+    )
     return ran

@@ -8,12 +8,13 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck.core.errors import ModelError
 from potluck.core.fit import fit
+from potluck.core.inputs import Inputs, count_in, mapped, repeated
 from potluck.core.method import Method, recipient
 from potluck.core.observe import observe
 from potluck.core.tensors import size_in_bytes, state_of
@@ -58,7 +59,7 @@ def count_trained(net: nn.Module) -> int:
     return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)
 
 
-def count_macs(net: nn.Module, example: Tensor, batch_size: int = 2) -> int:
+def count_macs(net: nn.Module, example: Inputs, batch_size: int = 2) -> int:
     """Multiply-accumulates of one example's forward pass in convolutions and matrix products, by PyTorch's own counter.
 
     What a network computes once per batch (weights that are composed) is divided among the batch's examples.
@@ -67,22 +68,18 @@ def count_macs(net: nn.Module, example: Tensor, batch_size: int = 2) -> int:
     """
     several = repeated(example, max(2, batch_size))
     try:
-        return flops(copy.deepcopy(net).to("meta"), several.to("meta")) // 2 // len(several)
+        on_meta = mapped(lambda tensor: tensor.to("meta"), several)
+        return flops(copy.deepcopy(net).to("meta"), on_meta) // 2 // count_in(several)
     except (NotImplementedError, RuntimeError):
-        return flops(net, several) // 2 // len(several)
+        return flops(net, several) // 2 // count_in(several)
 
 
-def repeated(example: Tensor, count: int = 2) -> Tensor:
-    """A batch of `count` equal examples; batch norm without statistics cannot run on one."""
-    return example.expand(count, *example.shape[1:])
-
-
-def flops(net: nn.Module, inputs: Tensor) -> int:
+def flops(net: nn.Module, inputs: Inputs) -> int:
     """Floating-point operations of a forward pass, two for a multiply-accumulate."""
     counter = FlopCounterMode(display=False)
     counter.mod_tracker = Untracked()  # type: ignore[assignment]
     with counter:
-        observe(net, [inputs])
+        observe(net, inputs)
     return int(counter.get_total_flops())
 
 
@@ -96,10 +93,10 @@ class Untracked(nullcontext[None]):
     parents = frozenset(("Global",))
 
 
-def paper_count(counter: Counter, net: nn.Module, example: Tensor) -> int | None:
+def paper_count(counter: Counter, net: nn.Module, example: Inputs) -> int | None:
     """A paper's count of one example's cost, or None where the paper has no rule."""
     try:
-        return counter(net, repeated(example)) // 2
+        return counter(net, repeated(example, 2)) // 2  # batch norm without statistics cannot run on one
     except ModelError:
         return None
 
@@ -157,7 +154,6 @@ def measure_step(method: Method, state: Tensors, level: Level, ctx: Context) -> 
 
 def example_batch(ctx: Context) -> Batch:
     """A batch of the size clients train with, in the shape of the task's example."""
-    inputs, targets = (
-        tensor.expand(ctx.task.train.batch_size, *tensor.shape[1:]).contiguous() for tensor in ctx.task.example
-    )
+    count = ctx.task.train.batch_size
+    inputs, targets = mapped(lambda tensor: tensor.contiguous(), repeated(ctx.task.example, count))
     return inputs, targets

@@ -18,6 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck.core.errors import ModelError
+from potluck.core.inputs import Inputs
 from potluck.core.observe import Given, observe
 
 Cost = Callable[[nn.Module, Tensor, Tensor], int]
@@ -27,12 +28,12 @@ Counter = Callable[[nn.Module, Tensor], int]
 """(network, example) -> what the network costs."""
 
 
-def heterofl_flops(net: nn.Module, example: Tensor) -> int:
+def heterofl_flops(net: nn.Module, example: Inputs) -> int:
     """HeteroFL's "FLOPs" of one example: Σ over calls of cost · number of parameter tensors (its tables 1-3, 7-9)."""
     return measure(net, example, lambda *call: heterofl_cost(*call) * owned_tensors(call[0]))
 
 
-def fedhm_macs(net: nn.Module, example: Tensor) -> int:
+def fedhm_macs(net: nn.Module, example: Inputs) -> int:
     """FedHM's "MACs" of one example: layers, norms, average pooling and ReLUs (FedHM, table 8)."""
     relus = ReluElements()
     with relus:
@@ -85,7 +86,7 @@ class ReluElements(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def measure(net: nn.Module, example: Tensor, cost: Cost) -> int:
+def measure(net: nn.Module, example: Inputs, cost: Cost) -> int:
     """The summed cost of all calls of all modules, when the network sees this example."""
     if any(isinstance(module, nn.RNNBase) for module in net.modules()):
         raise ModelError("the papers' tables have no rule for recurrent layers; count this network's multiply-adds")
@@ -98,5 +99,5 @@ def measure(net: nn.Module, example: Tensor, cost: Cost) -> int:
         if isinstance(output, Tensor) and given and isinstance(given[0], Tensor):
             total += cost(layer, given[0], output)
 
-    observe(net, [example], dict(net.named_modules()), after=add)
+    observe(net, example, dict(net.named_modules()), after=add)
     return total

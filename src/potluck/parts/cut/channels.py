@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -30,19 +31,30 @@ class Channels:
     ids: Mapping[str, tuple[Tensor, ...]]  # STAYS where an index belongs to no channel
     blocks: tuple[Block, ...]
     rows: tuple[Rows, ...]  # sets of rows that must stay equally long
-    parts: Mapping[int, Parts]  # sizes made of smaller ones, such as heads, which are rounded separately
+    parts: Mapping[int, Parts]  # blocks whose size is made of smaller ones, such as heads, which are rounded separately
     whole: Mapping[str, tuple[str, ...]]  # why each dimension of a tensor stays, "" where it does not
 
     def counts(self, width: float, rounding: Rounding = "ceil") -> list[int]:
         """How many channels a narrow network has of each block."""
-        counts = [self.narrowed(block.size, width, rounding) for block in self.blocks]
-        return Balance([block.size for block in self.blocks], self.rows, width).evened(counts)
+        sizes = [block.size for block in self.blocks]
+        parts = [self.parts.get(number, ((1, size),)) for number, size in enumerate(sizes)]
+        counts = [sum(times * rounded(width * part, rounding) for times, part in each) for each in parts]
+        return Balance(sizes, self.rows, width).evened(counts)
 
-    def narrowed(self, size: int, width: float, rounding: Rounding) -> int:
-        """A size in the narrow network: as large as the narrow heads if it is made of heads."""
-        if size in self.parts:
-            return sum(times * self.narrowed(part, width, rounding) for times, part in self.parts[size])
-        return rounded(width * size, rounding)
+    def made_of_heads(self, width: float, rounding: Rounding) -> dict[int, str]:
+        """Why blocks keep another number of channels than the width alone would give, where it is for heads."""
+        found = {}
+        for number, count in enumerate(self.counts(width, rounding)):
+            size, pieces = self.blocks[number].size, Counter[int]()
+            for times, part in self.parts.get(number, ()):
+                pieces[part] += times
+            wanted, kept = rounded(width * size, rounding), {part: rounded(width * part, rounding) for part in pieces}
+            if wanted != count == sum(times * kept[part] for part, times in pieces.items()):
+                each = ", ".join(
+                    f"{times} heads or groups keep {kept[part]} of {part}" for part, times in pieces.items()
+                )
+                found[number] = f"{count} of {size} instead of {wanted}: {each} each"
+        return found
 
     def counts_in(self, narrow: Shapes) -> list[int]:
         """How many channels a network with these shapes has of each block."""

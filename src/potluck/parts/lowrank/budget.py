@@ -46,12 +46,12 @@ def prices_of(share: Share, state: Tensors, found: Survey, ctx: Context) -> Pric
     return ctx.memo.latest(
         (prices_of, share),
         (found,),
-        lambda: price_list(share, ctx.build(WHOLE), found, ctx.task.example[:1], ctx.task.train.batch_size),
+        lambda: price_list(share, ctx.build(WHOLE), found, ctx.task.example[0], ctx.task.train.batch_size),
     )
 
 
 def measured_prices(net: nn.Module, found: Survey, ctx: Context) -> Tensors:
     """What layers take on this machine, for the server's state, on which alone ranks then depend."""
-    prices = price_list("seconds", net, found, ctx.task.example[:1], ctx.task.train.batch_size)
+    prices = price_list("seconds", net, found, ctx.task.example[0], ctx.task.train.batch_size)
     rows = [(price.whole, price.base, price.per_rank) for price in prices.layers.values()]
     return {MEASURED: torch.tensor([(prices.fixed, 0.0, 0.0), *rows], dtype=torch.float64)}

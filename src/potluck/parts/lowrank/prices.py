@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.copying import copied
+from potluck.core.inputs import Inputs, call, mapped, repeated, tensors_of
 from potluck.core.logits import logits_of
 from potluck.core.observe import Given, observe
 from potluck.core.random import seeded
@@ -61,7 +62,7 @@ class PriceList:
         return self.fixed + sum(price.at(ranks.get(name)) for name, price in self.layers.items())
 
 
-def price_list(unit: Unit, net: nn.Module, survey: Survey, example: Sequence[Tensor], batch_size: int) -> PriceList:
+def price_list(unit: Unit, net: nn.Module, survey: Survey, example: Inputs, batch_size: int) -> PriceList:
     """The price of every layer of a survey; multiply-accumulates are of one example, seconds of a training step."""
     batch_size = max(2, batch_size)  # batch norm without statistics cannot run on one
     names = list(survey.layers)
@@ -69,23 +70,23 @@ def price_list(unit: Unit, net: nn.Module, survey: Survey, example: Sequence[Ten
         return counted(net, names, count_parameters(net), lambda layer, _: count_parameters(layer))
     if unit == "bytes":
         return counted(net, names, size_in_bytes(state_of(net)), lambda layer, _: size_in_bytes(state_of(layer)))
-    inputs = [tensor.expand(batch_size, *tensor.shape[1:]) for tensor in example]
+    inputs = repeated(example, batch_size)
     calls = calls_of(net, inputs, names)
     if unit == "macs":
-        total = count_macs(net, example[0], batch_size)
+        total = count_macs(net, example, batch_size)
         return counted(net, names, total, lambda layer, name: macs(layer, calls[name]) / batch_size)
     return measured(net, survey.layers, inputs, calls)
 
 
-def calls_of(net: nn.Module, inputs: Sequence[Tensor], names: Iterable[str]) -> dict[str, list[Tensor]]:
+def calls_of(net: nn.Module, inputs: Inputs, names: Iterable[str]) -> dict[str, list[Tensor]]:
     """What a network gives to each of these layers, one tensor without content for every call."""
     try:
-        return heard(copied(net).to("meta"), [tensor.to("meta") for tensor in inputs], names)
+        return heard(copied(net).to("meta"), mapped(lambda tensor: tensor.to("meta"), inputs), names)
     except (NotImplementedError, RuntimeError):  # it must see real values
         return heard(copied(net), inputs, names)
 
 
-def heard(net: nn.Module, inputs: Sequence[Tensor], names: Iterable[str]) -> dict[str, list[Tensor]]:
+def heard(net: nn.Module, inputs: Inputs, names: Iterable[str]) -> dict[str, list[Tensor]]:
     """What this copy of a network gives to its layers when it runs."""
     calls: dict[str, list[Tensor]] = {name: [] for name in names}
 
@@ -112,7 +113,7 @@ def macs(layer: nn.Module, calls: Iterable[Tensor]) -> float:
 
 
 def measured(
-    net: nn.Module, layers: Mapping[str, Unrolled], inputs: Sequence[Tensor], calls: Mapping[str, Sequence[Tensor]]
+    net: nn.Module, layers: Mapping[str, Unrolled], inputs: Inputs, calls: Mapping[str, Sequence[Tensor]]
 ) -> PriceList:
     """Seconds of each layer's training step on one thread; what the network takes beyond their sum is fixed.
 
@@ -173,8 +174,9 @@ def seconds(net: nn.Module, calls: Sequence[Sequence[Tensor]]) -> float:
     return min(times)
 
 
-def step(net: nn.Module, inputs: Sequence[Tensor]) -> None:
+def step(net: nn.Module, inputs: Inputs) -> None:
     """Forward and backward, with gradients for parameters and for inputs that want them."""
-    outputs = logits_of(net(*inputs))
-    leaves = [leaf for leaf in (*net.parameters(), *inputs) if leaf.requires_grad]
-    torch.autograd.grad(outputs, leaves, torch.ones_like(outputs), allow_unused=True)
+    output = call(net, inputs)
+    outputs = [each for each in tensors_of(output) or [logits_of(output)] if each.requires_grad]
+    leaves = [leaf for leaf in (*net.parameters(), *tensors_of(inputs)) if leaf.requires_grad]
+    torch.autograd.grad(outputs, leaves, [torch.ones_like(each) for each in outputs], allow_unused=True)

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from potluck.core.copying import copied
 from potluck.core.errors import ModelError
+from potluck.core.inputs import Inputs, mapped
 from potluck.core.observe import Given, observe
 from potluck.parts.lowrank.layers import Layer, Unrolled, replace_layers
 from potluck.parts.match import blocks_around, check_names, is_inside, setting_for
@@ -46,7 +48,7 @@ class Survey:
 
 def survey(
     net: nn.Module,
-    example: Sequence[Tensor],
+    example: Inputs,
     head: Collection[str],
     start: int | str | None = None,
     factor: Collection[str] = (),
@@ -79,13 +81,11 @@ def survey(
     return Survey(layers, {name: reason for name, reason in reasons.items() if reason})
 
 
-def first_inputs(
-    net: nn.Module, example: Sequence[Tensor], names: Iterable[str], training: bool = False
-) -> dict[str, object]:
+def first_inputs(net: nn.Module, example: Inputs, names: Iterable[str], training: bool = False) -> dict[str, object]:
     """What each of these layers that a network calls is first given, in the order of their first calls."""
     given: dict[str, object] = {}
     layers = {name: net.get_submodule(name) for name in names}
-    two = [tensor.repeat(2, *(1 for _ in tensor.shape[1:])) for tensor in example]  # batch norm cannot train on one
+    two = mapped(lambda tensor: torch.cat([tensor, tensor]), example)  # batch norm cannot train on one
 
     def note(name: str, layer: nn.Module, inputs: Given) -> None:
         given.setdefault(name, inputs[0])
@@ -158,7 +158,7 @@ def before(
     return front, next((name for name in counted if name not in front), "the end")
 
 
-def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> list[str]:
+def unreplaceable(net: nn.Module, example: Inputs, names: Sequence[str]) -> list[str]:
     """The layers that the network does more with than call them, so that it fails when they are pairs of layers."""
     if runs_with(net, example, names):
         return []
@@ -168,7 +168,7 @@ def unreplaceable(net: nn.Module, example: Sequence[Tensor], names: Sequence[str
     return failing
 
 
-def runs_with(net: nn.Module, example: Sequence[Tensor], names: Sequence[str]) -> bool:
+def runs_with(net: nn.Module, example: Inputs, names: Sequence[str]) -> bool:
     """Whether a network runs, in training and in evaluation, and calls the factors that replace these layers."""
     trial = replace_layers(copied(net), dict.fromkeys(names, 1))
     try:

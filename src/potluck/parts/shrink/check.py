@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck.core.copying import copied
+from potluck.core.inputs import Inputs, call
 from potluck.core.observe import undisturbed
 from potluck.parts.trace.marks import Marked, strip
 from potluck.parts.trace.seen import Step, Trace
@@ -135,14 +136,14 @@ Outcome = Divergence | list[Tensor]
 """Where a run left its course, or what it gave."""
 
 
-def compare(net: nn.Module, example: Sequence[Tensor], course: Course, training: bool = False) -> Outcome:
+def compare(net: nn.Module, example: Inputs, course: Course, training: bool = False) -> Outcome:
     """Run a narrow network; where it first leaves the wide one's course, or its outputs if it does not."""
     place = ["the network"]
     watch = Compare(course)
     try:
         with plain_operations(), undisturbed(net, training), placed(net, place, watch.note), watch:
             torch.manual_seed(0)
-            output = net(*example)
+            output = call(net, example)
         if course.strict and watch.in_step and watch.done < len(course.steps):
             raise DivergedError("it does less than the wide network")
     except Exception as error:  # whatever the user's own code raises when sizes do not fit
@@ -154,7 +155,7 @@ ANY = Course([], [])
 """The course of a run that only has to come to its end."""
 
 
-def trained_on(net: nn.Module, example: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
+def trained_on(net: nn.Module, example: Inputs) -> Inputs | None:
     """A batch that a network can train on, if there is one."""
     tried = copied(net)
     batches = batches_to_train_on(example)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from potluck.core.copying import copied, plain_tensors, replace_plain_tensors
 from potluck.core.errors import ModelError
+from potluck.core.inputs import Inputs
 from potluck.core.names import own_name
 from potluck.parts.cut.plan import Plan
 from potluck.parts.shrink.attributes import Attribute, Sizes, assign, attributes
@@ -40,8 +42,8 @@ class Recipe:
 class RefusedError(ModelError):
     """A network cannot be made narrower as it is."""
 
-    def __init__(self, problem: Divergence, enough: str = "") -> None:
-        works = f' (keep=["{enough}"] works)' if enough else ""
+    def __init__(self, problem: Divergence, enough: Sequence[str] = ()) -> None:
+        works = f" (keep={json.dumps(enough)} works)" if enough else ""
         super().__init__(
             f"the network cannot be made narrower as it is: in {problem.where}, {problem.message}; a size may be "
             "written into its code: take sizes from the tensors (x.shape, flatten), name what must stay whole in "
@@ -50,9 +52,7 @@ class RefusedError(ModelError):
         self.problem = problem
 
 
-def find_recipe(
-    net: nn.Module, example: tuple[Tensor, ...], findings: Findings, plan: Plan, steps: int = STEPS
-) -> Recipe:
+def find_recipe(net: nn.Module, example: Inputs, findings: Findings, plan: Plan, steps: int = STEPS) -> Recipe:
     """How to make a copy that holds what the plan says, and runs as the network does; at most so many operations."""
     expected = course(findings.trace, findings.channel_of, findings.channels.held(plan))
     narrow = Recipe(plan, {}).follow(net)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice, product
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from potluck.core.inputs import Inputs
 from potluck.parts.shrink.attributes import Attribute, assign
 from potluck.parts.shrink.check import ANY, Course, Divergence, Outcome, compare
 from potluck.parts.shrink.resize import NORM_SIZES, remembered
@@ -31,8 +32,8 @@ class Trials:
     """A narrow network, run again and again with other sizes."""
 
     narrow: nn.Module
-    example: tuple[Tensor, ...]
-    batch: tuple[Tensor, ...] | None  # what the wide network can train on
+    example: Inputs
+    batch: Inputs | None  # what the wide network can train on
     found: Found
     course: Course
     steps: int  # operations to run before it is given up

@@ -7,13 +7,15 @@ example, and every tensor on the way has to be narrower by the channels it lacks
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from torch import Tensor, nn
+from torch import nn
 
 from potluck.core.copying import copied
+from potluck.core.inputs import Inputs
 from potluck.core.made_up import runnable
 from potluck.core.names import own_name
 from potluck.parts.cut.channels import Rounding
@@ -42,13 +44,13 @@ class Shrinkable:
     """
 
     net: nn.Module
-    example: tuple[Tensor, ...]
+    example: Inputs
     keep: tuple[str, ...] = ()  # modules or tensors that stay whole
     rounding: Rounding = "ceil"
     recipes: dict[float, Recipe] = field(default_factory=dict, repr=False)  # for widths that were asked for before
 
     @cached_property
-    def tried(self) -> tuple[Tensor, ...]:
+    def tried(self) -> Inputs:
         """The example, or one made up like it that the network can take."""
         return runnable(self.net, self.example)
 
@@ -81,19 +83,25 @@ class Shrinkable:
         except RefusedError as refused:
             raise RefusedError(refused.problem, self.enough_to_keep(refused.problem, width)) from None
 
-    def enough_to_keep(self, problem: Divergence, width: float) -> str:
-        """A module that only has to stay whole for the rest to be made narrower, near the problem."""
+    def enough_to_keep(self, problem: Divergence, width: float) -> list[str]:
+        """What only has to stay whole for the rest to be made narrower: near the problem, there or in every layer."""
         for name in self.nearby(problem):
-            kept = kept_tensors(self.net, (*self.keep, name))
-            found = findings(self.findings.trace, kept)
-            plan = found.channels.plan(found.channels.counts(width, self.rounding))
-            try:
-                find_recipe(self.net, self.tried, found, plan, STEPS // 10)
-            except RefusedError:
-                continue
-            if plan.narrowed:
-                return name
-        return ""
+            for names in dict.fromkeys([(name,), self.alike(name)]):
+                kept = kept_tensors(self.net, (*self.keep, *names))
+                found = findings(self.findings.trace, kept)
+                plan = found.channels.plan(found.channels.counts(width, self.rounding))
+                try:
+                    find_recipe(self.net, self.tried, found, plan, STEPS // 10)
+                except RefusedError:
+                    continue
+                if plan.narrowed:
+                    return list(names)
+        return []
+
+    def alike(self, name: str) -> tuple[str, ...]:
+        """The modules or tensors of this name in every layer of a list."""
+        named = [*dict(self.net.named_modules()), *dict(self.net.named_parameters())]
+        return tuple(each for each in named if without_numbers(each) == without_numbers(name))
 
     def nearby(self, problem: Divergence) -> list[str]:
         """What runs around a problem, and what ran before it, the smallest first; a bias is what a layer puts out."""
@@ -109,7 +117,12 @@ class Shrinkable:
         return channels.plan(channels.counts(width, self.rounding))
 
 
-def instance_plan(wide: nn.Module, narrow: nn.Module, example: tuple[Tensor, ...]) -> Plan:
+def without_numbers(name: str) -> str:
+    """A name without the places that its modules have in lists."""
+    return re.sub(r"(?<![^.])\d+(?![^.])", "0", name)
+
+
+def instance_plan(wide: nn.Module, narrow: nn.Module, example: Inputs) -> Plan:
     """Which part of a network a narrow copy of it holds."""
     channels = study(wide, example).channels
     return channels.plan(channels.counts_in(shapes_of(narrow.state_dict())))

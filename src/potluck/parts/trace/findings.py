@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from potluck.core.inputs import Inputs
 from potluck.core.names import own_name
 from potluck.parts.cut.channels import STAYS, Channels
 from potluck.parts.trace.layers import KERNEL
-from potluck.parts.trace.lines import equal_lines, group_into_blocks, parts_of, rows_of, square_lines, tied_to_fixed
+from potluck.parts.trace.lines import (
+    equal_lines,
+    group_into_blocks,
+    head_lines,
+    parts_of,
+    rows_of,
+    square_lines,
+    tied_to_fixed,
+)
 from potluck.parts.trace.marks import FIXED
 from potluck.parts.trace.seen import Trace
 from potluck.parts.trace.tracer import trace
@@ -31,7 +40,7 @@ class Findings:
     trace: Trace
 
 
-def study(net: nn.Module, example: Sequence[Tensor], keep: Iterable[str] = ()) -> Findings:
+def study(net: nn.Module, example: Inputs, keep: Iterable[str] = ()) -> Findings:
     """Run a network once and find its channels; the tensors named in `keep` stay whole."""
     attention = [name for name, module in net.named_modules() if isinstance(module, nn.MultiheadAttention)]
     seen = trace(net, example)
@@ -51,11 +60,12 @@ def findings(seen: Trace, keep: Iterable[str] = ()) -> Findings:
         why.update({int(group[atom]): TIED for atom in tied})
     channel_of = numbered(group, why)
     ids = {name: tuple(channel_of[own] for own in dims) for name, dims in seen.atoms.items()}
-    lines = equal_lines(channel_of, seen)
+    laid = [rows for _, rows in head_lines(channel_of, seen)]
+    lines, heads = equal_lines(channel_of, [*seen.lines, *laid]), equal_lines(channel_of, laid)
     blocks = group_into_blocks(lines, ids)
     whole = {name: tuple(reason_of(group[own], why) for own in dims) for name, dims in seen.atoms.items()}
     rows = rows_of([*lines, *square_lines(channel_of, seen)], blocks)
-    return Findings(Channels(ids, blocks, rows, parts_of(lines, blocks), whole), channel_of, seen)
+    return Findings(Channels(ids, blocks, rows, parts_of(heads, blocks, ids), whole), channel_of, seen)
 
 
 def components(total: int, pairs: Tensor) -> Tensor:

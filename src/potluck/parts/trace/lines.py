@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -15,20 +15,14 @@ from potluck.parts.trace.marks import strip
 from potluck.parts.trace.seen import Trace
 
 
-def equal_lines(channel_of: Tensor, seen: Trace) -> list[Tensor]:
+def equal_lines(channel_of: Tensor, lines: Iterable[Tensor]) -> list[Tensor]:
     """Rows of channels that must stay equally long, each set of rows once: heads, groups, pieces of a split."""
     found: dict[bytes, Tensor] = {}
-    for rows in all_lines(channel_of, seen):
+    for rows in lines:
         channels = torch.where(rows > 0, channel_of[rows.clamp_min(0)], STAYS)
         if bool((channels != STAYS).any()):
             found.setdefault(str(tuple(channels.shape)).encode() + channels.numpy().tobytes(), channels)
     return list(found.values())
-
-
-def all_lines(channel_of: Tensor, seen: Trace) -> Iterator[Tensor]:
-    """The same as rows of atoms, including atoms that stay."""
-    yield from seen.lines
-    yield from (lines for _, lines in head_lines(channel_of, seen))
 
 
 def square_lines(channel_of: Tensor, seen: Trace) -> list[Tensor]:
@@ -111,19 +105,40 @@ def row_of(channels: Tensor, owner: Mapping[int, int]) -> Row:
     return Row(tuple(sorted(places.items())), int((channels == STAYS).sum()))
 
 
-def parts_of(lines: Sequence[Tensor], blocks: Sequence[Block]) -> dict[int, Parts]:
-    """What a size is made of: a layer of heads, a head of pairs and single channels."""
+def parts_of(heads: Sequence[Tensor], blocks: Sequence[Block], ids: Mapping[str, Sequence[Tensor]]) -> dict[int, Parts]:
+    """What a block's size is made of: a layer's of heads, a head's of pairs and single channels.
+
+    Blocks count that are heads, or lie in one tensor with heads: there, code may have one size for both.
+    """
     owner = {channel: number for number, block in enumerate(blocks) for channel in block.channels}
+    made = smaller_sizes(heads, blocks, owner)
+    concerned: set[int] = set()
+    small: set[int] = set()  # smaller than the layer that was laid into heads
+    for rows in heads:
+        held = held_in([rows], owner)
+        concerned |= held
+        small |= {block for block in held if blocks[block].size < rows.numel()}
+    for dims in ids.values() if made else ():
+        held = held_in(dims, owner)
+        concerned |= held if held & small else set()
+    return {number: taken_apart(blocks[number].size, made) for number in concerned if blocks[number].size in made}
+
+
+def held_in(rows: Iterable[Tensor], owner: Mapping[int, int]) -> set[int]:
+    """The blocks that these rows of channels are of."""
+    return {owner[channel] for row in rows for channel in torch.unique(row[row != STAYS]).tolist()}
+
+
+def smaller_sizes(heads: Sequence[Tensor], blocks: Sequence[Block], owner: Mapping[int, int]) -> dict[int, Parts]:
+    """Which sizes are made of smaller ones."""
     found: dict[int, Parts] = {}
 
     def note(size: int, parts: Parts) -> None:
         if sum(times for times, _ in parts) > sum(times for times, _ in found.get(size, ())):
             found[size] = parts
 
-    for rows in lines:
+    for rows in heads:
         count, length = rows.shape
-        if bool((rows == STAYS).any()):
-            continue
         if count > 1:
             note(count * length, ((count, length),))
         places = row_of(rows[0], owner).places
@@ -131,3 +146,9 @@ def parts_of(lines: Sequence[Tensor], blocks: Sequence[Block]) -> dict[int, Part
         if sum(times for times, _ in parts) > 1 and sum(times * size for times, size in parts) == length:
             note(length, parts)
     return found
+
+
+def taken_apart(size: int, made: Mapping[int, Parts]) -> Parts:
+    """The smallest sizes that one is made of."""
+    parts = made.get(size, ())
+    return tuple((times * n, least) for times, part in parts for n, least in taken_apart(part, made)) or ((1, size),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from potluck.core.copying import copied, plain_tensors
 from potluck.core.errors import ModelError
+from potluck.core.inputs import Inputs, call, mapped, tensors_of
 from potluck.core.logits import LOGITS, entries_of
 from potluck.core.observe import Given, listening, undisturbed
 from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
@@ -135,12 +136,12 @@ class Watch(TorchDispatchMode):
         self.trace.lines.append(lines)
 
 
-def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
+def trace(net: nn.Module, example: Inputs) -> Trace:
     """Run a copy of the network on one example, in evaluation, and watch.
 
     If that leaves parameters unread, it runs once more in training: some are for training alone.
     """
-    net = copied(net)
+    net, example = with_values(copied(net), example)
     plain = plain_tensors(net)
     parameters = dict(net.named_parameters(remove_duplicate=False))
     named = {**parameters, **dict(net.named_buffers(remove_duplicate=False)), **plain}
@@ -159,7 +160,7 @@ def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
     except (RuleError, HiddenError):
         raise
     except Exception as error:  # whatever the user's own code raises
-        shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in example)
+        shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in tensors_of(example))
         place = evaluation.place[-1]
         raise ModelError(f"the network cannot run on an input of {shapes}: in {place}, {error}") from error
     if any(id(parameter) not in evaluation.read for parameter in parameters.values()):
@@ -176,16 +177,28 @@ def trace(net: nn.Module, example: Sequence[Tensor]) -> Trace:
     return seen
 
 
-def batches_to_train_on(example: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+def with_values(net: nn.Module, example: Inputs) -> tuple[nn.Module, Inputs]:
+    """The network and the example, with zeros for values if they have none, on the meta device.
+
+    Values do not matter, but which tensors share their memory does, and there is none on the meta device.
+    """
+    if not any(tensor.is_meta for tensor in (*net.parameters(), *net.buffers())):
+        return net, example
+    net = net.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*net.parameters(), *net.buffers()):
+            tensor.zero_()
+    return net, mapped(lambda tensor: torch.zeros_like(tensor, device="cpu"), example)
+
+
+def batches_to_train_on(example: Inputs) -> list[Inputs]:
     """The example, and the example twice: batch norm cannot train on one."""
-    return [tuple(example), tuple(torch.cat([tensor, tensor]) if tensor.dim() else tensor for tensor in example)]
+    return [example, mapped(lambda tensor: torch.cat([tensor, tensor]) if tensor.dim() else tensor, example)]
 
 
-def follow(
-    net: nn.Module, example: Sequence[Tensor], watch: Watch, training: bool, plain: Mapping[str, Tensor]
-) -> None:
+def follow(net: nn.Module, example: Inputs, watch: Watch, training: bool, plain: Mapping[str, Tensor]) -> None:
     """Run a network once, and add what is seen to the trace."""
-    for tensor in example:
+    for tensor in tensors_of(example):
         watch.mark(tensor, ())
 
     def note(name: str, output: object) -> None:
@@ -193,7 +206,7 @@ def follow(
 
     with plain_operations(), undisturbed(net, training):
         with placed(net, watch.place, note), watch:
-            output = net(*example)
+            output = call(net, example)
         now = plain_tensors(net)
     for name, tensor in plain.items():
         if name in now and now[name] is not tensor and now[name].shape == tensor.shape:  # the run computes it anew

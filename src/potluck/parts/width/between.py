@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from torch import Tensor, nn
+from torch import nn
 
 from potluck.core.errors import ModelError
+from potluck.core.inputs import Inputs
 from potluck.core.types import Context, Level
 from potluck.parts.cut.channels import Channels, channels_by_size
 from potluck.parts.cut.choice import Choice, Prefix
@@ -28,10 +27,10 @@ def make_plan(wide: Level, narrow: Level, choice: Choice, ctx: Context) -> Plan:
 
 def counted(wide: Level, narrow: Level, ctx: Context) -> tuple[Channels, list[int]]:
     """The channels of the wide level's network, and how many of each block the narrow one's has."""
-    return counts_between(ctx.build(wide), ctx.build(narrow), ctx.task.example[:1])
+    return counts_between(ctx.build(wide), ctx.build(narrow), ctx.task.example[0])
 
 
-def counts_between(wide: nn.Module, narrow: nn.Module, example: Sequence[Tensor]) -> tuple[Channels, list[int]]:
+def counts_between(wide: nn.Module, narrow: nn.Module, example: Inputs) -> tuple[Channels, list[int]]:
     """The channels of a network, found by running it once, and how many of each block a narrower one has."""
     large, small = shapes_of(wide.state_dict()), shapes_of(narrow.state_dict())
     check_shapes(large, small)

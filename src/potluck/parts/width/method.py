@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from potluck.core.goals.goal import Goal
 from potluck.core.method import Method
 from potluck.core.tensors import load, state_of
 from potluck.core.types import Client, Context, Job, Level, Phase, Tensors, Update
 from potluck.parts.cut.choice import Choice
 from potluck.parts.cut.mean import HolderMean
 from potluck.parts.cut.plan import Plan
-from potluck.parts.labels import LOSSES, Masking, label_mask, label_rows
+from potluck.parts.labels import Masking, classes_left_out, label_rows, masked
 from potluck.parts.server_optimizer import Optimizer, weights_of
 from potluck.parts.width.between import plan_between
 from potluck.parts.width.network import deployable, trainable
@@ -39,6 +40,9 @@ class WidthMethod(Method, ABC):
     def calibrated(self) -> bool:
         return self.static_norm
 
+    def leaves_out(self, goal: Goal) -> Sequence[str]:
+        return classes_left_out(self.masking, goal, by_row=True)
+
     def trains(self, level: Level, ctx: Context) -> Level:
         return level
 
@@ -57,7 +61,7 @@ class WidthMethod(Method, ABC):
         return net
 
     def phases(self, job: Job, ctx: Context, personal: Tensors) -> Sequence[Phase]:
-        return [Phase(LOSSES[self.masking], {"mask": label_mask(job.client, ctx.task.classes)})]
+        return [Phase(*masked(self.masking, job.client, ctx))]
 
     def collect(self, net: nn.Module, job: Job, ctx: Context) -> tuple[Tensors, Tensors]:
         if self.per_size == "none":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from potluck.core.inputs import Inputs, arguments
 from potluck.core.types import Level
 from potluck.parts.cut.plan import Plan
 
@@ -42,16 +44,14 @@ class Nested(nn.Module):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.widest(inputs)
-        return logits
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.widest(*args, **kwargs)
 
-    def narrow(self, inner: Inner, inputs: Tensor) -> Tensor:
+    def narrow(self, inner: Inner, inputs: Inputs) -> Any:
         """F_p(x): the narrow network on slices of the widest's parameters, into which its gradients flow."""
         parameters = dict(self.widest.named_parameters())
         slices = inner.plan.take({name: parameters[name] for name in self.shared})
-        logits: Tensor = functional_call(inner.net, slices, (inputs,))
-        return logits
+        return functional_call(inner.net, slices, *arguments(inputs))
 
 
 def layers_with(net: nn.Module, names: frozenset[str]) -> list[nn.Module]:

@@ -1,0 +1,1 @@
+"""What examples have, kept in memory or read when a batch asks."""

@@ -1,0 +1,1 @@
+"""Data sets that are asked for one example at a time."""

@@ -1,0 +1,290 @@
+"""Losses, metrics, inputs and targets that are wrong: one clear sentence each, before anything is trained."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from small_experiment import SMALL, write_config
+from small_tasks import ANSWERS, CLASSES, INPUTS, LABELS, NUMBERS, net, of_kind, run, squared
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+import potluck
+from potluck.cli import outcome
+from potluck.core.errors import ConfigError, DataError, ModelError
+from potluck.data.items import collect
+
+
+class Needy(nn.Module):
+    """A loss that asks for something nobody tells it."""
+
+    def __init__(self, strength: float) -> None:
+        super().__init__()
+
+
+class Nameless(potluck.goals.Own):
+    name = None  # type: ignore[assignment]
+
+
+class Hopeless(potluck.goals.Classes):
+    """A goal of the user's whose loss is no number."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets) * float("nan")
+
+
+def vector(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.flatten() - targets).square()
+
+
+def failing(outputs: Tensor, targets: Tensor) -> Tensor:
+    raise KeyError("a slip")
+
+
+def of_one(outputs: Tensor) -> Tensor:
+    return outputs.sum()
+
+
+def not_a_number(outputs: Tensor, targets: Tensor) -> Tensor:
+    return squared(outputs, targets) * float("nan")
+
+
+def without_gradient(outputs: Tensor, targets: Tensor) -> Tensor:
+    return squared(outputs.detach(), targets)
+
+
+def a_float(outputs: Tensor, targets: Tensor) -> float:
+    return float(squared(outputs, targets).detach())
+
+
+LOSSES: dict[Any, str] = {
+    vector: r"^loss gives a tensor of shape \(2,\), but it should give one number, such as its mean$",
+    failing: r"^loss fails: failing in .*test_bad_tasks\.py:\d+ raised KeyError: 'a slip'$",
+    of_one: "^loss fails: TypeError: of_one.* takes 1 positional argument but 2 were given$",
+    not_a_number: "^loss gives nan with the network's first weights; nothing can be learned from that$",
+    without_gradient: "^loss gives a number that has no gradient; compute it from the outputs without detach",
+    a_float: "^loss gives a float, but it should give a tensor of one number, from which gradients are computed$",
+    Needy: "^loss Needy fails: .* missing 1 required positional argument: 'strength'$",
+    5: r"^loss is 5, but it should be a function of \(outputs, targets\)$",
+    "mse": "^loss is 'mse', but it should be a function of",
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: getattr(loss, "__name__", str(loss)))
+def test_bad_losses(loss: Any) -> None:
+    with pytest.raises(ConfigError, match=LOSSES[loss]):
+        run(**{**of_kind("own"), "loss": loss})
+
+
+@pytest.mark.parametrize("loss", ["vector", "failing", "not_a_number", "without_gradient"])
+def test_a_config_with_a_bad_loss_ends_with_exit_code_2(
+    loss: str, tmp_path: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    text = SMALL.replace("rounds = 3\n", f'rounds = 1\nloss = "{__name__}:of_digits_{loss}"\n')
+    monkeypatch.setattr(sys, "argv", ["potluck", "run", str(write_config(tmp_path, text)), "--trust"])
+    assert outcome() == 2
+    told = capsys.readouterr().err
+    assert "loss gives" in told or "loss fails" in told
+    assert "Traceback" not in told
+
+
+def of_digits_vector(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def of_digits_failing(outputs: Tensor, targets: Tensor) -> Tensor:
+    raise KeyError("a slip")
+
+
+def of_digits_not_a_number(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, targets) * float("nan")
+
+
+def of_digits_without_gradient(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs.detach(), targets)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('goal = "regresion"', "there is no task 'regresion'; did you mean 'regression'?"),
+        ('metrics = ["macrof1"]', "there is no metric 'macrof1'; did you mean 'macro-f1'?"),
+        ('metrics = ["mae"]', "the metric 'mae' makes no sense for the task 'classes'"),
+        ('metrics = "mae"', "metrics"),
+        ('loss = "builtins:len"', "loss 'builtins:len' is no function or class that makes a Tensor"),
+        ('goal = "builtins:len"', "goal 'builtins:len' is no function or class that makes a Goal"),
+        ('goal = "regression"', "gives outputs of shape (1, 10), but the targets have shape (1,)"),
+    ],
+)
+def test_configs_that_say_it_wrongly_end_with_exit_code_2(
+    line: str, says: str, tmp_path: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    path = write_config(tmp_path, SMALL.replace("rounds = 3\n", f"rounds = 1\n{line}\n"))
+    monkeypatch.setattr(sys, "argv", ["potluck", "run", str(path), "--trust"])
+    assert outcome() == 2
+    told = capsys.readouterr().err
+    assert says in " ".join(told.split())
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        (5, "^task is 5, but it should be a name, such as 'regression', or a goal of potluck.goals$"),
+        (nn.MSELoss(), "^task is .*, but it should be a name, such as 'regression', or a goal of potluck.goals$"),
+        (Nameless(squared), "^task is a Nameless without a name; give its class one, such as name = 'mine'$"),
+        (Hopeless(), "^loss gives nan with the network's first weights"),
+    ],
+)
+def test_bad_tasks(task: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        run(task=task)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        ({"mine": failing}, r"^the metric 'mine' fails: failing in .* raised KeyError: 'a slip'$"),
+        (
+            {"mine": lambda o, t: o},
+            r"^the metric 'mine' gives a tensor of shape \(2, 3\), but it should give one",
+        ),
+        ({"mine": 5}, r"^the metric 'mine' is a int, but it should be a function of \(outputs, targets\) or"),
+        ({"accuracy": squared}, "^metrics has 'accuracy', which a record has anyway; give yours another name$"),
+        (["perplexity"], "^the metric 'perplexity' makes no sense for the task 'classes'"),
+        (5, "^metrics is 5, but it should be a list of names"),
+    ],
+)
+def test_bad_metrics(metrics: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        run(metrics=metrics)
+
+
+# ---- targets ----
+
+
+@pytest.mark.parametrize(
+    ("kind", "targets", "says"),
+    [
+        ("classes", NUMBERS, "^data: labels are float32, not whole numbers; number the classes from 0, or say what"),
+        ("classes", CLASSES - 1, "^data: label -1 is negative"),
+        ("classes", torch.full((64,), -100), "^data: every label is -100, which stands for what does not count"),
+        ("binary", ANSWERS + 1, "^data: a target is 2, but for the task 'binary' it should be 0 or 1$"),
+        ("multi-label", ANSWERS, "^data: targets have shape .*, but for the task 'multi-label' each example needs"),
+        ("multi-label", LABELS + 1, "^data: a target is 2, but for the task 'multi-label' it should be 0 or 1$"),
+    ],
+)
+def test_targets_of_the_wrong_kind(kind: str, targets: Tensor, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        run(**{**of_kind(kind), "data": (INPUTS, targets)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "says"),
+    [
+        ("classes", 2, "has 2 outputs, but the labels go from 0 to 2: it needs 3"),
+        ("binary", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1,\)"),
+        ("regression", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1,\)"),
+        ("multi-label", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1, 3\)"),
+    ],
+)
+def test_networks_that_do_not_fit_the_targets(kind: str, outputs: int, says: str) -> None:
+    with pytest.raises(ModelError, match=rf"the network of level 'big' \(ratio 1\) {says}"):
+        run(**{**of_kind(kind), "model": net(outputs)})
+
+
+def test_several_targets_need_a_loss_of_ones_own() -> None:
+    both = {"a": NUMBERS, "b": NUMBERS}
+    with pytest.raises(DataError, match="each example has several targets, but the task 'regression' has one; give a"):
+        run(model=net(1), data=(INPUTS, both), task="regression")
+    run(model=net(1), data=(INPUTS, both), loss=lambda o, t: squared(o, t["a"]) + squared(o, t["b"]), rounds=1)
+
+
+# ---- inputs ----
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.head(torch.cat([left, right], 1))
+
+
+LEFT, RIGHT = INPUTS[:, :2], INPUTS[:, 2:]
+
+
+def test_inputs_by_names_that_the_network_does_not_have() -> None:
+    with pytest.raises(ModelError, match=r"an input 'middle', but the network's forward\(left, right\) does not"):
+        run(model=Two(), data=({"left": LEFT, "right": RIGHT, "middle": LEFT}, CLASSES))
+
+
+def test_an_input_that_is_missing_is_named() -> None:
+    with pytest.raises(ModelError, match="missing 1 required positional argument: 'right'"):
+        run(model=Two(), data=({"left": INPUTS}, CLASSES))
+
+
+def test_test_examples_with_other_keys() -> None:
+    with pytest.raises(DataError, match=r"the test examples are {'left': .*, 'write': .*}, but the clients' are "):
+        run(
+            model=Two(),
+            data=({"left": LEFT, "right": RIGHT}, CLASSES),
+            test=({"left": LEFT, "write": RIGHT}, CLASSES),
+        )
+
+
+def test_unequal_lengths_without_padding() -> None:
+    rows = [np.arange(1 + at % 3) for at in range(64)]
+    with pytest.raises(DataError, match="pad"):
+        run(data=(rows, CLASSES))
+
+
+def test_an_owner_column_with_gaps() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(INPUTS.numpy(), columns=list("abcd")).assign(
+        y=NUMBERS.numpy(), shop=["x", "y", None, "z"] * 16
+    )
+    with pytest.raises(DataError, match="shop"):
+        run(model=net(1), data=potluck.examples(frame, target="y", owners="shop"), clients=None, task="regression")
+
+
+class Spoilt(Dataset[tuple[Tensor, int]]):
+    """Items of which one has a number that is none."""
+
+    def __len__(self) -> int:
+        return len(INPUTS)
+
+    def __getitem__(self, at: int) -> tuple[Tensor, int]:
+        return (INPUTS[at].log() if at == 7 else INPUTS[at]), int(CLASSES[at])
+
+
+def spoilt(tensor: Tensor) -> Tensor:
+    return torch.where(torch.arange(len(tensor))[:, None] == 7, torch.nan, tensor)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "dictionary", "items", "table"])
+def test_inputs_that_are_no_numbers(kind: str) -> None:
+    data: Any = {
+        "tensor": (spoilt(INPUTS), CLASSES),
+        "dictionary": ({"left": LEFT, "right": spoilt(RIGHT)}, CLASSES),
+        "items": Spoilt(),
+    }.get(kind)
+    if kind == "table":
+        pandas = pytest.importorskip("pandas")
+        data = pandas.DataFrame(spoilt(INPUTS).numpy(), columns=list("abcd")).assign(label=CLASSES.numpy())
+    with pytest.raises(DataError, match=r"not finite|empty|missing|NaN|no value"):
+        run(model=Two() if kind == "dictionary" else net(), data=data)
+
+
+def test_lazy_inputs_that_are_no_numbers_are_named_when_they_are_read(monkeypatch: Any) -> None:
+    monkeypatch.setattr(collect, "MOST_BYTES", 0)
+    with pytest.raises(
+        DataError, match=r"^the data set: input 7 has values that are not finite; remove it, or replace"
+    ):
+        run(data=Spoilt(), cohort=1.0, test=(INPUTS, CLASSES), rounds=1)
