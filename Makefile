@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-processors lint type check bench bench-rivals clean
+.PHONY: help setup demo test test-slow test-whole test-processors lint type check bench bench-rivals clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: $(STAMP)  ## run the tests (a few minutes on 2 cores)
 test-slow: $(STAMP)  ## the tests that are not needed at every change
 	$(BIN)/pytest -n 2 -m slow
 
+test-whole: $(STAMP)  ## the demo, the code in docs, runs and sweeps that are killed at every moment
+	$(BIN)/pytest -n 2 -m slow tests/cli/test_demo.py tests/cli/test_kill.py tests/cli/test_personal.py tests/cli/test_sweep.py tests/docs
+
 # What other processors do: other kernels, which round otherwise where memory is laid out otherwise.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
 PLAINEST := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2
@@ -43,7 +46,7 @@ lint: $(STAMP)  ## check style and formatting
 type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
-check: lint type test test-processors  ## everything CI runs
+check: lint type test test-whole test-processors  ## everything CI runs
 
 bench: $(STAMP)  ## measure speed and memory, as ratios of things timed side by side (half an hour); bench.json has all
 	$(BIN)/python benchmarks/all.py bench.json

@@ -30,7 +30,7 @@ class Told:
 @pytest.fixture
 def potluck(monkeypatch, capsys):
     """The `potluck` command, in this process."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def run(*arguments):
         monkeypatch.setattr(sys.modules["__main__"], "__package__", "")  # it is no `python -m pytest` to itself

@@ -46,7 +46,6 @@ def test_runs_that_can_be_compared_are_not_warned_of(potluck, compared, other):
         ("test", ["data.test_examples: not set in {run}, 50 in {other}"]),
         ("partition", ['data.partition.name: "iid" in {run}, "dirichlet" in {other}', "data.partition.alpha"]),
         ("fleet", ["fleet.clients: 28 in {run}, 27 in {other}", "fleet.levels.small: 0.5 in {run}, 0.25 in {other}"]),
-        ("seed", ["seed: 0 in {run}, 7 in {other}"]),
     ],
 )
 def test_others_are_with_all_that_differs(potluck, compared, other, says):
@@ -54,6 +53,13 @@ def test_others_are_with_all_that_differs(potluck, compared, other, says):
     assert err.startswith("These runs differ in more than method, network and training")
     for line in says:
         assert line.format(run=compared / "run", other=compared / other) in err
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_group(potluck, compared):
+    told = potluck("compare", compared / "run", compared / "seed")
+    assert (told.code, told.err) == (0, "")
+    assert "2 runs: accuracy after the last round" in told.words
+    assert "±" in told.words
 
 
 def test_of_several_runs_those_that_agree_are_named_together(potluck, compared):

@@ -39,6 +39,7 @@ def accuracy(title, seed):
     return execute(experiment, make_engine("serial"), config.resolved()).accuracy
 
 
+@pytest.mark.slow
 def test_heterofl_keeps_up_with_strong_devices_alone_and_every_level_learns():
     """On average: single runs of either differ by several points in their last bits alone, so also by machine."""
     runs = [(accuracy(EVERYBODY, seed), accuracy(STRONG, seed)) for seed in (0, 1)]
@@ -83,7 +84,7 @@ def test_the_experiments_are_the_demos_runs(title, file, pytestconfig):
 
 def summary(largest, smallest=None):
     levels = {"server": largest, "laptop": None, "phone": None, "watch": smallest}
-    return Summary("x", "m", 1, levels, {}, {}, {}, 0, 0, 0, 0, 0, 0.0)
+    return Summary("x", "m", 1, "accuracy", levels, {}, {}, {}, 0, 0, 0, 0, 0, 0.0)
 
 
 def test_the_verdict_is_one_honest_sentence_whoever_wins():
@@ -98,7 +99,9 @@ def test_the_verdict_is_one_honest_sentence_whoever_wins():
 
 def test_the_table_fits_eighty_columns_with_a_row_for_each_method():
     runs = {
-        title: Summary("x", "m", 15, dict.fromkeys(LEVELS, 1.0), {}, {}, {}, 999 * 10**9, 10**9, 0, 0, 0, 1234.5)
+        title: Summary(
+            "x", "m", 15, "accuracy", dict.fromkeys(LEVELS, 1.0), {}, {}, {}, 999 * 10**9, 10**9, 0, 0, 0, 1234.5
+        )
         for title in RUNS
     }
     console = Console(width=80, file=io.StringIO())

@@ -106,7 +106,7 @@ def test_a_bad_path_for_the_picture_loses_nothing(potluck, watched, tmp_path, pa
 def test_a_method_that_records_nothing(potluck, run, tmp_path):
     told = potluck("inspect", run)
     assert told.code == 0
-    assert told.words.startswith("heterofl has no diagnostics; accuracy is in ")
+    assert told.words.startswith("heterofl has no diagnostics; scores are in ")
     assert "metrics.jsonl" in told.words.replace(" ", "")
     drew = potluck("inspect", run, "--picture", tmp_path / "run.svg")
     assert drew.code == 0

@@ -64,6 +64,7 @@ def round_of(moments):
     return range(written[3], settled[-1] + 3)
 
 
+@pytest.mark.slow
 def test_killed_at_every_moment_of_a_round(personal, personal_reference, tmp_path):
     expected, moments = personal_reference
     wrong = {}

@@ -28,6 +28,16 @@ class Fixed(Net):
     def forward(self, x):
         return self.head(self.norm(self.hidden(x.flatten(1))).view(-1, 8))
 
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.heads = nn.Linear(5, 92), nn.MultiheadAttention(92, 4, batch_first=True)
+        self.up, self.head = nn.Linear(92, 92), nn.Linear(92, 3)
+
+    def forward(self, x):
+        x = self.stem(x)
+        return self.head(self.up(x + self.heads(x, x, x, need_weights=False)[0]))
+
 def function(width):
     hidden = int(8 * width)
     return nn.Sequential(nn.Flatten(), nn.Linear(12, hidden), nn.Linear(hidden, 3))
@@ -37,6 +47,7 @@ def broken(width):
 
 ready = Net()
 fixed = Fixed()
+heads = Heads()
 tokens = nn.Sequential(nn.Embedding(10, 8), nn.Flatten(), nn.Linear(24, 3))
 number = 7
 """
@@ -205,3 +216,26 @@ def test_settings_of_no_method_are_refused(potluck):
     told = potluck("plan", "lg-mlp", "--set", "train.lr=1")
     assert told.code == 2
     assert "say which with --method" in told.words
+
+
+HEADS = "24 of 92 instead of 23: 4 heads or groups keep 6 of 23 each"
+
+
+def test_channels_beside_heads_say_why_they_are_not_as_many_as_the_width_alone_would_give(plan):
+    found = table(plan("heads", "--input", "6x5", "--width", "0.25", "--json"))
+    assert (found["kept_sizes"]["stem.weight"], found["kept_sizes"]["up.weight"]) == ([24, 5], [23, 24])
+    assert found["remarks"] == {"stem.weight": HEADS}
+    told = plan("heads", "--input", "6x5", "--width", "0.25")
+    assert HEADS in " ".join(word for word in told.words.split() if word not in "│┃|")
+
+
+@pytest.mark.parametrize(("net", "width"), [("heads", "1"), ("ready", "0.25"), ("function", "0.25")])
+def test_a_plan_without_such_channels_has_no_remark(plan, net, width):
+    words = ("--input", "6x5" if net == "heads" else "3x2x2", "--width", width)
+    assert table(plan(net, *words, "--json"))["remarks"] == {}
+    assert "instead of" not in plan(net, *words).words
+
+
+def test_a_width_that_leaves_all_heads_their_share_needs_no_remark(plan):
+    found = table(plan("heads", "--input", "6x5", "--width", str(12 / 23), "--json"))
+    assert (found["kept_sizes"]["stem.weight"], found["remarks"]) == ([48, 5], {})

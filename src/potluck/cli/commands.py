@@ -14,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from potluck import __version__
+from potluck.cli.compare import compare
 from potluck.cli.costs import costs
 from potluck.cli.data import data_app, partition
 from potluck.cli.export import export
@@ -21,8 +22,10 @@ from potluck.cli.group import Commands
 from potluck.cli.inspect import inspect
 from potluck.cli.options import ConfigPath, DataDir, Overrides, Trust
 from potluck.cli.plan import plan
+from potluck.cli.presets import presets, reproduce
 from potluck.cli.ranks import ranks
 from potluck.cli.show import console, progress_bar, say, table_of, tell
+from potluck.cli.sweep import sweep
 from potluck.core.errors import ConfigError
 
 app = typer.Typer(
@@ -94,14 +97,14 @@ def run(
     from potluck.engines import make_engine
     from potluck.study.config import read_config
     from potluck.study.experiment import from_config
-    from potluck.study.notes import notes_on, notes_on_names
+    from potluck.study.notes import notes_on, notes_on_experiment
     from potluck.study.resume import nothing_to_resume
     from potluck.study.run import execute
 
     read = read_config(config, overrides or [], trust)
     directory = out or Path("runs") / read.name
     experiment = from_config(read, data_dir)
-    tell([*read.origin.notes, *notes_on(read), *notes_on_names(experiment.names)])
+    tell([*read.origin.notes, *notes_on(read), *notes_on_experiment(experiment)])
     if resume and (sentence := nothing_to_resume(directory)):
         say(sentence)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # an operator's stop is as clean as Ctrl-C
@@ -127,15 +130,10 @@ app.command()(ranks)
 app.command()(inspect)
 
 
-@app.command()
-def compare(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="directories of runs")]) -> None:
-    """Runs side by side: accuracy per level, and what it cost. Says what differs if they cannot be compared."""
-    from potluck.cli.summary import comparison, summarise, warning
-
-    found = {str(path): summarise(path) for path in runs}
-    console.print(comparison("Comparison", found))
-    for line in warning(found):
-        typer.echo(line, err=True)
+app.command()(compare)
+app.command()(sweep)
+app.command()(presets)
+app.command()(reproduce)
 
 
 @app.command(name="methods")

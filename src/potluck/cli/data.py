@@ -99,10 +99,15 @@ def partition(
     experiment = from_config(read, data_dir)
     tell(read.origin.notes)
     examples, holdings = experiment.data, written_down(experiment.holdings)
-    targets, classes = examples.labels(torch.arange(len(examples))), experiment.task.classes
-    if picture is not None and targets.dim() == 1:  # before anything is printed: it may turn out to be unwritable
+    targets, goal = examples.labels(torch.arange(len(examples))), experiment.task.goal
+    classes = experiment.task.classes or 2  # yes or no counts none
+    classed = goal.labelled and targets.dim() == 1
+    no_skew = "" if classed else f"with the task '{goal.name}' an example has no class of its own"
+    if picture is not None and no_skew:
+        raise DataError(f"there is nothing to draw: {no_skew}; leave --picture out")
+    if picture is not None:  # before anything is printed: it may turn out to be unwritable
         try:
-            draw(table(targets, holdings, classes), picture, len(experiment.fleet))
+            draw(table(targets.long(), holdings, classes), picture, len(experiment.fleet))
         except OSError as error:
             raise DataError(f"cannot write {picture}: {error.strerror}") from error
     sizes, left_out = holdings.offsets.diff(), dropped(holdings, len(examples))
@@ -113,8 +118,9 @@ def partition(
         f"{who} hold {len(examples) - left_out:,} of {len(examples):,} examples ({left_out:,} {rest}): "
         f"{int(sizes.min())} to {int(sizes.max())} each, {float(sizes.double().mean()):.1f} on average."
     )
-    if targets.dim() != 1:
-        raise DataError("the targets are sequences, not one class per example: there is no skew to measure")
-    console.print(f"Skew {skew(targets, holdings, classes):.3f} (0: every client like the whole).")
+    if no_skew:
+        console.print(f"There is no skew to measure: {no_skew}.")
+    else:
+        console.print(f"Skew {skew(targets.long(), holdings, classes):.3f} (0: every client like the whole).")
     if picture is not None:
         say(f"Drew {picture}.")

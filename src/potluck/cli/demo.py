@@ -106,7 +106,7 @@ def by_method(runs: dict[str, Summary]) -> Any:
     """A row per method: what every device class gets, then what it cost in all."""
     columns: dict[str, list[str]] = {"": list(runs)}
     for level in LEVELS:
-        columns[level] = [percent(run.accuracy.get(level)).removesuffix(" %") for run in runs.values()]
+        columns[level] = [percent(run.score.get(level)).removesuffix(" %") for run in runs.values()]
     columns["MACs"] = [quantity(run.macs) for run in runs.values()]
     columns["bytes"] = [in_bytes(run.bytes_down + run.bytes_up) for run in runs.values()]
     columns["seconds"] = [f"{run.seconds:.1f}" for run in runs.values()]
@@ -118,8 +118,8 @@ def by_method(runs: dict[str, Summary]) -> Any:
 def verdict(runs: dict[str, Summary]) -> str:
     """What the figures say in a sentence, whoever wins."""
     largest, smallest = best_of_all(runs, LARGEST), best_of_all(runs, SMALLEST)
-    large, alone = (percent(runs[title].accuracy[LARGEST]) for title in (largest, STRONG))
-    small, for_all = (percent(runs[title].accuracy[SMALLEST]) for title in (smallest, SMALL))
+    large, alone = (percent(runs[title].score[LARGEST]) for title in (largest, STRONG))
+    small, for_all = (percent(runs[title].score[SMALLEST]) for title in (smallest, SMALL))
     return (
         f"In short: where every device takes part, the best network for a {LARGEST} is {largest}'s with {large} "
         f"(strong devices alone: {alone}), and the best for a {SMALLEST} is {smallest}'s with {small} "
@@ -129,7 +129,7 @@ def verdict(runs: dict[str, Summary]) -> str:
 
 def best_of_all(runs: dict[str, Summary], level: str) -> str:
     """Of the methods in which every device takes part, the one whose model for a level is the best."""
-    return max((EVERYBODY, LOW_RANK, COMPOSED), key=lambda title: runs[title].accuracy[level] or 0)
+    return max((EVERYBODY, LOW_RANK, COMPOSED), key=lambda title: runs[title].score[level] or 0)
 
 
 def directory_name(title: str) -> str:

@@ -40,7 +40,7 @@ def inspect(
         for table in found:
             console.print(shown(table))
         if not found:
-            say(f"{method} has no diagnostics; accuracy is in {record.metrics}.")
+            say(f"{method} has no diagnostics; scores are in {record.metrics}.")
     if picture is not None:
         told = f"Drew {picture}." if drew else f"There is nothing to draw: {picture} was not written."
         typer.echo(told, err=True) if as_json else say(told)

@@ -16,6 +16,10 @@ DataDir = Annotated[
     Path | None,
     typer.Option(envvar="POTLUCK_DATA", help="the folder that holds your data sets"),
 ]
+Jobs = Annotated[int, typer.Option(min=1, help="how many runs at a time; the cores are divided among them")]
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="FORMAT", help="csv, json, latex or markdown instead of a table")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="let it run code that it names, such as my.module:net; you know who wrote it")

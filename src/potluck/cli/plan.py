@@ -111,12 +111,14 @@ def layers_table(model: str, found: WidthPlan) -> Any:
 
 
 def groups_table(found: WidthPlan) -> Any:
-    """A row per set of channels that go together, with where they lie."""
+    """A row per set of channels that go together, with where they lie, and why they are not as many as one expects."""
+    laid = {group: ", ".join(places) for group, places in found.groups.items()}
+    remarks = {group: f" ({remark})" for group, remark in found.remarks.items()}
     return table_of(
         "Channels that go together",
         {
-            "": [f"#{number}" for number in range(1, len(found.groups) + 1)],
-            "in": [", ".join(places) for places in found.groups.values()],
+            "": [f"#{number}" for number in range(1, len(laid) + 1)],
+            "in": [places + remarks.get(group, "") for group, places in laid.items()],
         },
         justify="left",
     )

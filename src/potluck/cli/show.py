@@ -73,10 +73,15 @@ class ProgressBar:
     def round_done(self, record: Record) -> None:
         self.clients = 0
         self.show_round(record["round"])
-        found = [level["accuracy"] for level in record["levels"].values() if level["accuracy"] is not None]
+        from potluck.study.headline import ACCURACY, headline_of, shown_scores
+
+        found = [value for value in shown_scores(record).values() if value is not None]
         if found:
-            least, most = (f"{100 * accuracy:.0f}" for accuracy in (min(found), max(found)))
-            self.bar.update(self.task, scores=f"accuracy {least if least == most else f'{least} to {most}'} %")
+            measure = headline_of(record)
+            whole = measure == ACCURACY
+            least, most = (f"{100 * value:.0f}" if whole else f"{value:.3g}" for value in (min(found), max(found)))
+            shown = least if least == most else f"{least} to {most}"
+            self.bar.update(self.task, scores=f"{measure} {shown}{' %' if whole else ''}")
 
     def show_round(self, done: int) -> None:
         self.bar.update(self.task, completed=done, round=f"round {done}/{self.rounds}", clients="")

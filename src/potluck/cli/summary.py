@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.table import Table
 
-from potluck.cli.show import in_bytes, percent, quantity, table_of
+from potluck.cli.show import in_bytes, quantity, table_of
 from potluck.core.errors import RunError
 from potluck.study.comparing import unlike
 from potluck.study.files import is_number
+from potluck.study.headline import figure, has_scores, headline_of, shown_scores
 from potluck.study.record import RunDirectory
 from potluck.study.schema import Table as Settings
 from potluck.study.seal import OLD
@@ -27,7 +29,8 @@ class Summary:
     name: str
     method: str
     rounds: int
-    accuracy: dict[str, float | None]  # by level, of the last evaluated round
+    measure: str  # the most telling one of the task: accuracy, if it has one
+    score: dict[str, float | None]  # that measure by level, of the last evaluated round
     parameters: dict[str, int]
     trained: dict[str, int]
     example_macs: dict[str, int]
@@ -49,13 +52,14 @@ def summarise(path: Path) -> Summary:
     for record in records:
         require_figures(record, run.metrics)
     config, costs = run.settings(), run.costs()
-    evaluated = [r for r in records if any(found["accuracy"] is not None for found in r["levels"].values())]
+    evaluated = [r for r in records if any(value is not None for value in shown_scores(r).values())]
     last = (evaluated or records)[-1]
     return Summary(
         name=str(config["name"]),
         method=str(config["method"]["name"]),
         rounds=len(records),
-        accuracy={level: found["accuracy"] for level, found in last["levels"].items()},
+        measure=headline_of(last),
+        score=shown_scores(last),
         parameters={cost.level: cost.parameters for cost in costs},
         trained={cost.level: cost.trained for cost in costs},
         example_macs={cost.level: cost.macs for cost in costs},
@@ -72,18 +76,10 @@ def summarise(path: Path) -> Summary:
 def require_figures(record: Record, path: Path) -> None:
     """Refuse a record that lacks what is added up."""
     missing = [key for key in SUMMED if not is_number(record.get(key))]
-    levels = record.get("levels")
-    if not isinstance(levels, dict) or not all(
-        isinstance(found, dict) and is_score(found.get("accuracy", "")) for found in levels.values()
-    ):
+    if not has_scores(record.get("levels")):
         missing.append("levels")
     if missing:
         raise RunError(f"{path} has no {missing[0]!r} that makes sense in round {record['round']}: {OLD}")
-
-
-def is_score(value: object) -> bool:
-    """Whether this is an accuracy, or what stands in its place in rounds that were not evaluated."""
-    return value is None or is_number(value)
 
 
 def warning(runs: dict[str, Summary]) -> list[str]:
@@ -93,12 +89,19 @@ def warning(runs: dict[str, Summary]) -> list[str]:
     return [said, *(f"  {line}" for line in found)] if found else []
 
 
+def score_in(level: str, measure: str, run: Summary) -> str:
+    """A run's measure of a level, if it is the one that the run has."""
+    return figure(measure, run.score.get(level) if run.measure == measure else None)
+
+
 def comparison(title: str, runs: dict[str, Summary]) -> Table:
     """Runs side by side, a column each: what every device class gets, then what it cost."""
-    levels = list(dict.fromkeys(level for run in runs.values() for level in run.accuracy))
+    levels = list(dict.fromkeys(level for run in runs.values() for level in run.score))
+    measures = dict.fromkeys(run.measure for run in runs.values())
     rows: dict[str, Callable[[Summary], str]] = {}
     for level in levels:
-        rows[f"{level}: accuracy"] = lambda run, level=level: percent(run.accuracy.get(level))  # type: ignore[misc]
+        for name in measures:
+            rows[f"{level}: {name}"] = partial(score_in, level, name)
     for level in levels:
         rows[f"{level}: parameters"] = lambda run, level=level: quantity(run.parameters.get(level))  # type: ignore[misc]
     for level in levels:

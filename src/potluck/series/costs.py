@@ -1,0 +1,35 @@
+"""What runs reach for what they spend: a score at an equal budget, and the cost of reaching a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from potluck.series.played import MEAN, Played
+from potluck.study.best import sign
+
+
+def at_budget(run: Played, what: str, budget: float, level: str = MEAN) -> float | None:
+    """The score of the last scored round that ended within a budget; None if no round did."""
+    spent = run.spent(what)
+    within = [at for at in run.evaluated if spent[at] <= budget]
+    return run.score(within[-1], level) if within else None
+
+
+def equal_budget(runs: Iterable[Played], what: str) -> float:
+    """The largest budget that every run has spent: what the most sparing one took in all."""
+    return min(run.spent(what)[-1] for run in runs)
+
+
+def to_reach(run: Played, what: str, target: float, level: str = MEAN) -> float | None:
+    """What was spent until a scored round first reached a target; None if none did.
+
+    FedHM, figure 7: communication is 2 x participants x parameters x rounds, computation is MACs x epochs x samples x
+    rounds, up to the round that reaches the target accuracy. Here both are what the books counted: bytes sent and
+    received, and the MACs of the clients' examples.
+    """
+    spent, way = run.spent(what), sign(run.measure)
+    for at in run.evaluated:
+        score = run.score(at, level)
+        if score is not None and way * score <= way * target:
+            return spent[at]
+    return None

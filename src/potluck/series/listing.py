@@ -1,0 +1,116 @@
+"""The presets: what each has, what it would cost, and what is done of it in a folder of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from potluck.series.played import MEAN, SPENT
+from potluck.series.preset import Preset, presets
+from potluck.series.price import price
+from potluck.series.reproduction import Cell, cells_of, number
+from potluck.series.text import Sheet
+from potluck.study.config import parse_config
+from potluck.study.files import is_number
+from potluck.study.journal import read_records
+from potluck.study.record import RunDirectory
+from potluck.study.schema import Origin
+from potluck.study.seal import section
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run in a folder of results."""
+
+    cell: str
+    rounds: int
+    planned: int
+    seconds: float
+
+    @property
+    def finished(self) -> bool:
+        return self.rounds >= self.planned
+
+
+def overview(folder: Path) -> Sheet:
+    """A row per preset. What they cost is not counted here: that takes minutes for all of them."""
+    found = list(presets().values())
+    rows, numbers = [], []
+    for preset in found:
+        runs, done = len(cells_of(preset, [])), finished_in(folder, preset)
+        rows.append((preset.name, preset.title, str(runs), str(done) if done else NOTHING))
+        numbers.append(
+            {"preset": preset.name, "paper": preset.source, "what": preset.title, "runs": runs, "finished": done}
+        )
+    return Sheet(("preset", "what", "runs", "finished"), tuple(rows), tuple(numbers))
+
+
+def finished_in(folder: Path, preset: Preset) -> int:
+    """How many experiments of a preset have a finished run."""
+    own = {cell.name for cell in cells_of(preset, [])}
+    return len({run.cell for run in runs_of(folder, preset) if run.finished} & own)
+
+
+def details(preset: Preset, folder: Path, macs_per_second: float) -> Sheet:
+    """A row per experiment of a preset: the paper's numbers, the cost at full scale, and what is done."""
+    rows, numbers = [], []
+    done = list(runs_of(folder, preset))
+    for cell in cells_of(preset, []):
+        macs = price(parse_config(preset.config(cell.row, cell.case), Origin())).macs
+        hours = macs / macs_per_second / 3600
+        paper, own = cell.row.paper.get(cell.case, {}), [run for run in done if run.cell == cell.name]
+        told = ", ".join(f"{score} {number(value)}" for score, value in (mean_of(paper) or paper).items()) or NOTHING
+        rows.append((cell.name, told, f"{macs:.1e}", f"{hours:.1f}", stage_of(own)))
+        numbers.append(numbers_of(preset, cell, macs, hours, own))
+    return Sheet(("row", "the paper", "MACs", "hours", "done"), tuple(rows), tuple(numbers))
+
+
+def mean_of(paper: dict[str, float]) -> dict[str, float]:
+    """The means alone, if the paper has some."""
+    return {score: value for score, value in paper.items() if score.partition("/")[0] == MEAN}
+
+
+def numbers_of(preset: Preset, cell: Cell, macs: int, hours: float, done: Sequence[Done]) -> dict[str, object]:
+    """An experiment of a preset with full precision."""
+    finished = [run for run in done if run.finished]
+    return {
+        "preset": preset.name,
+        "paper": preset.source,
+        "row": cell.row.name,
+        "case": cell.case,
+        "reported": cell.row.paper.get(cell.case, {}),
+        "MACs": macs,
+        "estimated hours": hours,
+        "finished": len(finished),
+        "seconds": sum(run.seconds for run in finished) / len(finished) if finished else None,
+    }
+
+
+def stage_of(done: Iterable[Done]) -> str:
+    """How far the runs of an experiment have come.
+
+    >>> stage_of([Done("a", 200, 200, 3600.0), Done("a", 20, 200, 300.0)])
+    '1 run, 20 of 200 rounds'
+    """
+    runs = list(done)
+    finished = sum(run.finished for run in runs)
+    parts = [f"{finished} run{'' if finished == 1 else 's'}"] if finished else []
+    parts += [f"{run.rounds} of {run.planned} rounds" for run in runs if not run.finished]
+    return ", ".join(parts) or NOTHING
+
+
+def runs_of(folder: Path, preset: Preset) -> Iterable[Done]:
+    """The runs of a preset at full scale that a folder of results has."""
+    for path in sorted((folder / preset.home).glob("*/config.toml")):
+        run = RunDirectory(path.parent)
+        settings = run.settings()
+        series, planned = section(settings, "series"), section(settings, "task").get("rounds")
+        if series.get("preset") != preset.home or "scale" in series or not isinstance(planned, int):
+            continue
+        records = read_records(run.metrics) if run.metrics.exists() else []
+        spent = (record.get(key, 0.0) for record in records for key in SPENT["seconds"])
+        cell = ".".join(filter(None, [str(series.get("row")), str(series.get("case", ""))]))
+        yield Done(cell, len(records), planned, float(sum(seconds for seconds in spent if is_number(seconds))))

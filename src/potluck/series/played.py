@@ -1,0 +1,127 @@
+"""A run as others are compared with it: its settings, its records, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from potluck.core.errors import RunError
+from potluck.study.best import Best, best_round
+from potluck.study.comparing import flat
+from potluck.study.files import is_number
+from potluck.study.headline import has_scores, headline_of, shown_scores
+from potluck.study.record import RunDirectory
+from potluck.study.seal import OLD
+from potluck.study.watchers import Record
+
+SPENT: dict[str, tuple[str, ...]] = {
+    "bytes": ("bytes_down", "bytes_up"),
+    "MACs": ("macs",),
+    "seconds": ("seconds",),
+}
+"""What a federation spends, by the figures of a round that count it. Scoring is not in the bytes."""
+
+MEAN = "mean"  # over the levels
+
+
+def runs_in(paths: Iterable[Path]) -> list[Path]:
+    """The directories of runs among these, and those in folders of runs, such as a sweep's."""
+    found: list[Path] = []
+    for path in paths:
+        inner = sorted(each.parent for each in path.glob("*/config.toml")) if path.is_dir() else []
+        found += inner if inner and not (path / "config.toml").exists() else [path]
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a run was asked, and what came of it."""
+
+    path: Path
+    settings: Mapping[str, Any]  # by dotted key
+    records: Sequence[Record]
+
+    @classmethod
+    def of(cls, path: Path) -> Played:
+        """The run in a directory."""
+        run = RunDirectory(path)
+        records = run.records()
+        if not records:
+            raise RunError(f"{path} has no finished round yet")
+        for record in records:
+            require_sound(record, run.metrics)
+        return cls(path, flat(run.settings()), records)
+
+    @cached_property
+    def evaluated(self) -> list[int]:
+        """The places of the records that have scores."""
+        found = [at for at, record in enumerate(self.records) if any_score(record)]
+        if not found:
+            raise RunError(f"{self.path} has no scored round yet")
+        return found
+
+    @cached_property
+    def measure(self) -> str:
+        """The most telling measure that it has."""
+        return headline_of(self.records[self.evaluated[-1]])
+
+    @property
+    def levels(self) -> list[str]:
+        return list(self.records[0]["levels"])
+
+    @property
+    def rounds(self) -> int:
+        return len(self.records)
+
+    @property
+    def seed(self) -> Any:
+        return self.settings.get("seed")
+
+    def score(self, at: int, level: str, measure: str = "") -> float | None:
+        """A measure in the record at a place: of a level, or the mean over all levels that have it."""
+        measure, found = measure or self.measure, self.records[at]["levels"]
+        if level != MEAN:
+            value: float | None = found.get(level, {}).get(measure)
+            return value
+        values = [own[measure] for own in found.values() if own.get(measure) is not None]
+        return sum(values) / len(values) if values else None
+
+    def last(self, level: str, measure: str = "") -> float | None:
+        """A measure after the last scored round."""
+        return self.score(self.evaluated[-1], level, measure)
+
+    @cached_property
+    def best(self) -> Best | None:
+        """The best round, if some test examples were set aside to choose it."""
+        return best_round(self.records) if any(record.get("validation") for record in self.records) else None
+
+    def best_score(self, level: str, measure: str = "") -> float | None:
+        """A measure in the best round, on the examples that did not choose it."""
+        if self.best is None:
+            return None
+        measure = measure or self.measure
+        values = [own[measure] for name, own in self.best.scores.items() if level in (name, MEAN) and measure in own]
+        return sum(values) / len(values) if values else None
+
+    def spent(self, what: str) -> list[float]:
+        """What was spent up to the end of each round."""
+        return list(accumulate(float(sum(record[key] for key in SPENT[what])) for record in self.records))
+
+
+def any_score(record: Record) -> bool:
+    """Whether a round was scored."""
+    return any(value is not None for value in shown_scores(record).values())
+
+
+def require_sound(record: Record, path: Path) -> None:
+    """Refuse a record that lacks what is compared."""
+    numbers = [key for keys in SPENT.values() for key in keys]
+    sound = bool(record.get("levels")) and has_scores(record["levels"])
+    if record.get("validation"):
+        sound = sound and has_scores(record["validation"]) and has_scores(record.get("rest"))
+    if not sound or not all(is_number(record.get(key)) for key in numbers):
+        raise RunError(f"{path} has a record of round {record['round']} that makes no sense: {OLD}")

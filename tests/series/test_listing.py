@@ -1,0 +1,68 @@
+"""What a preset has, what it would cost, and what is done of it."""
+
+import json
+
+import pytest
+from tiny import TINY
+
+from potluck.core.errors import RunError
+from potluck.series.listing import details, overview
+from potluck.series.pace import macs_per_second
+from potluck.series.preset import read_file
+from potluck.series.price import price
+from potluck.series.reproduction import cells_of, entries_of
+from potluck.series.scale import Scale
+from potluck.study.config import parse_config, write_toml
+from potluck.study.schema import Origin
+
+(PRESET,) = read_file(TINY)
+
+
+def record(folder, row, case="iid", seed=0, rounds=20, scale=None):
+    """What a run leaves behind, with this many finished rounds."""
+    cells = [cell for cell in cells_of(PRESET, [row]) if cell.case == case]
+    (entry,) = entries_of(PRESET, cells, [seed], scale or Scale())
+    path = folder / PRESET.name / entry.name
+    path.mkdir(parents=True)
+    config = {**entry.config().resolved(), "recipe": {"kind": "none"}}
+    (path / "config.toml").write_text(write_toml(config))
+    lines = [json.dumps({"round": at, "seconds": 2.0}) for at in range(1, rounds + 1)]
+    (path / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def results(tmp_path):
+    record(tmp_path, "heterofl", seed=0)
+    record(tmp_path, "heterofl", seed=1, rounds=5)
+    record(tmp_path, "fedavg", seed=2, rounds=3)
+    record(tmp_path, "heterofl", case="skewed", scale=Scale(rounds=0.5), rounds=10)  # another scale is no reproduction
+    return tmp_path
+
+
+def test_each_experiment_stands_with_the_papers_numbers_its_cost_and_what_is_done(results):
+    sheet = details(PRESET, results, macs_per_second=1e6)
+    cost = price(parse_config(PRESET.config(PRESET.row("heterofl"), "iid"), Origin())).macs
+    first, second, third = sheet.rows
+    assert first == ("heterofl.iid", "mean 85.50", f"{cost:.1e}", f"{cost / 1e6 / 3600:.1f}", "1 run, 5 of 20 rounds")
+    assert (second[0], second[1], second[4]) == ("heterofl.skewed", "-", "-")
+    assert (third[0], third[4]) == ("fedavg.iid", "3 of 20 rounds")
+    numbers = sheet.numbers[0]
+    assert (numbers["MACs"], numbers["finished"], numbers["seconds"]) == (cost, 1, 40.0)
+    assert numbers["reported"] == {"big": 90.0, "mean": 85.5}
+
+
+def test_the_overview_counts_experiments_with_a_finished_run(results, monkeypatch):
+    monkeypatch.setattr("potluck.series.listing.presets", lambda: {"tiny": PRESET})
+    assert overview(results).rows == (("tiny", "Table 0, digits", "3", "1"),)
+    assert overview(results / "nothing here").rows == (("tiny", "Table 0, digits", "3", "-"),)
+
+
+def test_a_damaged_record_is_named(results):
+    damaged = results / "tiny" / "heterofl.iid.seed0" / "config.toml"
+    damaged.write_text("name = 1\n")
+    with pytest.raises(RunError, match=r"heterofl\.iid\.seed0.config\.toml is not the config of a run"):
+        details(PRESET, results, 1e6)
+
+
+def test_this_machine_trains():
+    assert macs_per_second() > 0

@@ -1,0 +1,121 @@
+"""A run as it is compared: its scores, what it spent, and the directories that hold runs."""
+
+import json
+
+import pytest
+from made_runs import record, run
+
+from potluck.core.errors import RunError
+from potluck.series.played import MEAN, Played, runs_in
+
+CONFIG = """\
+name = "a"
+[task]
+rounds = 2
+[fleet.levels]
+all = 1.0
+[method]
+name = "fedavg"
+[recipe]
+"""
+
+
+def written(folder, *records):
+    """A directory with a run's config and metrics, and no weights."""
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(CONFIG)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    return folder
+
+
+def test_a_run_is_read_with_its_settings_by_dotted_key(tmp_path):
+    found = Played.of(written(tmp_path / "a", record(1, {"all": 0.25}), record(2, {"all": 0.5})))
+    assert (found.settings["method.name"], found.settings["task.rounds"], found.rounds) == ("fedavg", 2, 2)
+    assert (found.last("all"), found.measure, found.levels) == (0.5, "accuracy", ["all"])
+
+
+def test_the_last_score_is_that_of_the_last_scored_round():
+    assert run([0.2, 0.4, None]).last("all") == 0.4
+
+
+def test_the_mean_is_over_the_levels_that_have_a_score():
+    found = run([0.0])
+    found.records[0]["levels"] = {"a": {"accuracy": 0.2}, "b": {"accuracy": 0.6}, "c": {"accuracy": None}}
+    assert found.last(MEAN) == pytest.approx(0.4)
+    assert found.last("c") is None
+    assert found.last("nobody") is None
+
+
+def test_another_measure_may_be_asked_for():
+    found = run([0.5])
+    found.records[0]["levels"]["all"]["local_accuracy"] = 0.75
+    assert found.last("all", "local_accuracy") == 0.75
+    assert found.last("all", "mae") is None
+
+
+def test_what_is_spent_adds_up_round_by_round():
+    found = run([0.1, 0.2, 0.3], spent=(10, 5, 100, 1.5))
+    assert found.spent("bytes") == [15, 30, 45]
+    assert found.spent("MACs") == [100, 200, 300]
+    assert found.spent("seconds") == [1.5, 3.0, 4.5]
+
+
+def test_the_best_round_is_chosen_on_some_examples_and_scored_on_the_rest():
+    found = run([0.5, 0.6, 0.7])
+    for each, chosen, rest in zip(found.records, (0.2, 0.9, 0.4), (0.3, 0.55, 0.95), strict=True):
+        each |= {"validation": {"all": {"accuracy": chosen}}, "rest": {"all": {"accuracy": rest}}}
+    assert found.best.round == 2
+    assert (found.best_score("all"), found.best_score(MEAN), found.best_score("nobody")) == (0.55, 0.55, None)
+
+
+def test_without_validation_examples_there_is_no_best_round():
+    assert (run([0.5]).best, run([0.5]).best_score(MEAN)) == (None, None)
+
+
+def test_a_run_without_a_scored_round_is_named():
+    with pytest.raises(RunError, match="run has no scored round yet"):
+        run([None, None]).last(MEAN)
+
+
+def test_a_run_without_a_finished_round_is_named(tmp_path):
+    with pytest.raises(RunError, match="has no finished round yet"):
+        Played.of(written(tmp_path / "a"))
+
+
+SCORED = {"all": {"accuracy": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"macs": "many"},
+        {"bytes_up": None},
+        {"seconds": True},
+        {"levels": {}},
+        {"levels": None},
+        {"levels": {"all": 5}},
+        {"levels": {"all": {"accuracy": 0.5}, "b": {"loss": 1.0}}},
+        {"levels": {"all": {"accuracy": "good"}}},
+        {"validation": SCORED},
+        {"validation": SCORED, "rest": {"all": {"loss": "x"}}},
+        {"validation": [1], "rest": SCORED},
+    ],
+)
+def test_a_record_of_another_version_is_one_sentence(tmp_path, change):
+    folder = written(tmp_path / "a", {**record(1, {"all": 0.5}), **change})
+    with pytest.raises(RunError, match="round 1 that makes no sense: it is damaged, or of another version"):
+        Played.of(folder)
+
+
+def test_runs_are_found_in_folders_of_runs(tmp_path):
+    one, other = (written(tmp_path / "sweep" / name, record(1, {"all": 0.5})) for name in ("b", "a"))
+    (tmp_path / "sweep" / "notes").mkdir()
+    assert runs_in([tmp_path / "sweep"]) == [other, one]
+    assert runs_in([one, tmp_path / "sweep"]) == [one, other]
+    assert runs_in([tmp_path / "nowhere"]) == [tmp_path / "nowhere"]
+
+
+def test_a_run_is_no_folder_of_runs(tmp_path):
+    outer = written(tmp_path / "outer", record(1, {"all": 0.5}))
+    written(outer / "inner", record(1, {"all": 0.5}))
+    assert runs_in([outer]) == [outer]
