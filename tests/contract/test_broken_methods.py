@@ -6,39 +6,13 @@ from typing import ClassVar
 import pytest
 from broken_methods import FAULTS, SettingNoFileCanHold
 
-import potluck.contract.checks
 from potluck.contract import CHECKS, check_method
 from potluck.core.tensors import load
-from potluck.engines import make_engine
 from potluck.methods.fedavg import FedAvg
 
 
-class Kept:
-    """A pool of workers that one check after the other uses: starting them takes longer than all the checks."""
-
-    def __init__(self):
-        self.engine = None
-
-    def make(self, name, workers=0):
-        if name != "local":
-            return make_engine(name, workers)
-        if self.engine is None:
-            self.engine = make_engine(name, workers)
-            self.close, self.engine.close = self.engine.close, lambda: None
-        return self.engine
-
-
-@pytest.fixture(scope="module")
-def pool():
-    kept = Kept()
-    yield kept
-    if kept.engine is not None:
-        kept.close()
-
-
 @pytest.mark.parametrize(("method", "title", "says"), FAULTS, ids=[cls.__name__ for cls, _, _ in FAULTS])
-def test_a_fault_is_found_by_its_check_and_by_no_other(method, title, says, pool, monkeypatch):
-    monkeypatch.setattr(potluck.contract.checks, "make_engine", pool.make)
+def test_a_fault_is_found_by_its_check_and_by_no_other(method, title, says):
     found = {check: problem for check, problem in check_method(method()) if problem}
     assert list(found) == [title], found
     assert says in found[title]
@@ -82,8 +56,7 @@ def without_head(tensors, ctx):
     return {name: tensor for name, tensor in tensors.items() if name not in head(ctx)}
 
 
-def test_a_method_that_keeps_a_part_on_its_clients_holds_everything(pool, monkeypatch):
-    monkeypatch.setattr(potluck.contract.checks, "make_engine", pool.make)
+def test_a_method_that_keeps_a_part_on_its_clients_holds_everything():
     assert dict(check_method(KeepsItsHead())) == dict.fromkeys(CHECKS)
 
 
