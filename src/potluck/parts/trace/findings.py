@@ -76,7 +76,6 @@ def components(total: int, pairs: Tensor) -> Tensor:
         found = group.clone()
         for side in pairs:
             found.scatter_reduce_(0, group[side], least, "amin")
-            found.scatter_reduce_(0, side, least, "amin")
         found = found[found]
         if torch.equal(found, group):
             return group

@@ -21,7 +21,7 @@ def along(atoms: Tensor, dim: int, dims: int) -> Tensor:
 
 def convolution(call: Call) -> list[Marks]:
     """Input channels meet the kernel's input side, group by group; its output side comes out."""
-    given, weight, groups = call.given["input"], call.given["weight"], int(call.given["groups"])
+    given, weight, groups = call.given["input"], call.given["weight"], call.given["groups"]
     entering, output = call.channels(given, 1), call.outputs[0]
     first, second = call.channels(weight, 0), call.channels(weight, 1)
     join = call.joins.join
@@ -40,7 +40,7 @@ def convolution(call: Call) -> list[Marks]:
         join(second, torch.tensor(FIXED), call.reason)
         lines = first.reshape(groups, -1)
         join(lines, lines[:, :1], call.reason)
-        join(entering.reshape(groups, -1), lines[:, :1], call.reason)
+        join(entering.reshape(groups, -1), lines, call.reason)
         leaving = first
     else:
         join(entering.reshape(groups, -1), second, call.reason)
@@ -55,6 +55,8 @@ def convolution(call: Call) -> list[Marks]:
             join(call.flat(lying[dim], dim), kernel, call.reason)  # all of the channels under the kernel
         else:
             join(kernel, torch.tensor(FIXED), KERNEL)
+            if dim in lying and output.shape[dim] == 1:  # it reads those in front and no others
+                call.joins.fix([lying[dim]], call.reason)
     return [(*strips([along(leaving, 1, output.dim())]), *slid_over(call, given, output, 2))]
 
 
@@ -78,8 +80,19 @@ def pooling(call: Call) -> list[Marks]:
         return [None] * len(call.outputs)
     digits = re.search(r"([123])d", call.operation.overloadpacket.__name__)
     first = given.dim() - (int(digits[1]) if digits else 2)
-    before = tuple(one for one in call.by_channel(given, first).strips if one.inner < first)
+    strips = call.by_channel(given, first).strips
+    call.joins.fix(
+        [one for one in strips if one.inner >= first and not seen_whole(call, given, one.inner)], call.reason
+    )
+    before = tuple(one for one in strips if one.inner < first)
     return [(*before, *slid_over(call, given, output, first)) for output in call.outputs]
+
+
+def seen_whole(call: Call, given: Tensor, dim: int) -> bool:
+    """Whether a window takes in all that lies along a dimension, or leaves it alone, and not only what is in front."""
+    sizes = call.given.get("kernel_size")
+    window = given.shape[dim] if sizes is None else sizes[max(dim - given.dim(), -len(sizes))]
+    return bool(window >= given.shape[dim] or window == 1)
 
 
 def channel_norm(call: Call) -> list[Marks]:

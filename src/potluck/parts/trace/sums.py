@@ -43,7 +43,7 @@ def matrix_product(call: Call) -> list[Marks]:
     """Σ_k A_nk B_km, in batches perhaps, with something added perhaps."""
     left, right = (call.marked(call.given[key]) for key in MATRIX_OPERANDS[call.operation.overloadpacket.__name__])
     product = contraction(call, left, right)
-    if "self" in call.given and len(call.tensors) == 3:
+    if len(call.tensors) == 3:
         product = call.together(product, call.marked(call.given["self"]))
     return [product.marks]
 
