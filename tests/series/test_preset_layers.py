@@ -86,3 +86,47 @@ def test_deviations_and_targets_stand_beside_what_the_paper_reports(preset: Pres
 def test_a_case_that_uses_what_the_file_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"settings .*'dynamics'.*dynamic"):
         read_file(FILE.replace('cases.dynamic.use = ["dynamic"]', 'cases.dynamic.use = ["dynamics"]'))
+
+
+LATER = """
+paper = "A paper"
+
+[[presets]]
+name = "whole"
+title = "Whole"
+note = "Of the whole."
+cases.plain = {}
+cases.free = { method.orthogonality = 0.0, fleet.assignment.mix = { a = 1 } }
+
+[[presets.rows]]
+name = "row"
+set = { method.name = "flanc", fleet.assignment = "blocks" }
+
+[[presets]]
+name = "part"
+title = "Part"
+part_of = "whole"
+note = "Of the part."
+
+[[presets]]
+name = "other"
+title = "Other"
+like = "whole"
+"""
+
+
+def test_options_that_a_case_sets_stay_when_the_row_names_the_thing() -> None:
+    """Cases come before rows: what a case sets of a method that only the row names was lost."""
+    whole = read_file(LATER)[0]
+    found = {case: whole.config(whole.row("row"), case) for case in whole.cases}
+    assert found["free"]["method"] == {"name": "flanc", "orthogonality": 0.0}
+    assert found["free"]["fleet"]["assignment"] == {"name": "blocks", "mix": {"a": 1}}
+    assert found["plain"]["method"] == {"name": "flanc"}
+
+
+def test_what_is_said_of_a_preset_is_said_of_what_is_a_part_of_it_or_like_it() -> None:
+    assert [preset.note for preset in read_file(LATER)] == [
+        "Of the whole.",
+        "Of the whole. Of the part.",
+        "Of the whole.",
+    ]

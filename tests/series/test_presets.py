@@ -64,6 +64,18 @@ def test_rows_and_cases_have_names_of_their_own(preset: Preset) -> None:
     assert set(preset.targets) <= set(preset.cases)
 
 
+def test_the_gram_matrices_of_flancs_figure_6_are_of_runs_without_orthogonality() -> None:
+    figure = presets()["flanc-figure-6"]
+    assert [figure.config(row, case)["method"]["orthogonality"] for row in figure.rows for case in figure.cases] == [
+        0.0
+    ]
+
+
+@pytest.mark.parametrize("preset", presets().values(), ids=lambda preset: preset.name)
+def test_notes_are_sentences(preset: Preset) -> None:
+    assert not preset.note or ((preset.note[0].isupper() or preset.note[0].isdigit()) and preset.note.endswith("."))
+
+
 def test_presets_have_names_of_their_own() -> None:
     texts = [file.read_text(encoding="utf-8") for file in files(PLACE).iterdir() if file.name.endswith(".toml")]
     names = [preset.name for text in texts for preset in read_file(text)]

@@ -36,7 +36,7 @@ def presets(
         return
     preset = preset_named(name)
     print_sheet(preset.title, details(preset, out, macs_per_second()), format, justify="left")
-    tell([f"From {preset.source}.", *([f"Note: {preset.note}."] if preset.note else [])])
+    tell([f"From {preset.source}.", *([f"Note: {preset.note}"] if preset.note else [])])
 
 
 def reproduce(

@@ -122,7 +122,7 @@ def merged(layers: Iterable[Table]) -> Table:
     """Settings in layers: later ones win, key by key in each section.
 
     A section or a value that names a thing is taken whole: options of one method are not those of another.
-    A value without a name adds options to the thing that was named before.
+    A value without a name adds options to the thing that was named before, or that is named later.
 
     >>> merged([{"train": {"lr": 1, "clip": 0}, "method": {"name": "fedhm", "rho": 2}}, {"train": {"lr": 2}}])
     {'train': {'lr': 2, 'clip': 0}, 'method': {'name': 'fedhm', 'rho': 2}}
@@ -130,12 +130,18 @@ def merged(layers: Iterable[Table]) -> Table:
     {'method': {'name': 'flanc'}}
     >>> merged([{"fleet": {"assignment": "blocks"}}, {"fleet": {"assignment": {"mix": "a2-b8"}}}])
     {'fleet': {'assignment': {'name': 'blocks', 'mix': 'a2-b8'}}}
+    >>> merged([{"method": {"orthogonality": 0}}, {"method": {"name": "flanc"}}])
+    {'method': {'orthogonality': 0, 'name': 'flanc'}}
     """
     found: Table = {}
     for layer in layers:
         for section, value in layer.items():
             before = found.get(section)
-            if not isinstance(value, Mapping) or "name" in value or not isinstance(before, Mapping):
+            if (
+                not isinstance(value, Mapping)
+                or not isinstance(before, Mapping)
+                or ("name" in before and "name" in value)
+            ):
                 found[section] = value
             else:
                 found[section] = {**before, **{key: optioned(before.get(key), value[key]) for key in value}}
@@ -143,11 +149,11 @@ def merged(layers: Iterable[Table]) -> Table:
 
 
 def optioned(before: Any, value: Any) -> Any:
-    """A value, with the name that stood there if it has only options."""
-    if not isinstance(value, Mapping) or "name" in value:
+    """A value, with what stood there if only one of them names a thing."""
+    old, new = ({"name": each} if isinstance(each, str) else each for each in (before, value))
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or ("name" in old) == ("name" in new):
         return value
-    named = {"name": before} if isinstance(before, str) else before
-    return {**named, **value} if isinstance(named, Mapping) and "name" in named else value
+    return {**old, **new}
 
 
 def read_file(text: str) -> list[Preset]:
@@ -206,7 +212,8 @@ def row_of(text: RowText, file: FileText) -> Row:
 def derived(text: PresetText, whole: Preset, file: FileText) -> Preset:
     """Some rows of another preset: its experiments, or such with other settings, of which no numbers are known."""
     rows = whole.rows if text.only is None else tuple(whole.row(name) for name in text.only)
-    part = replace(whole, name=text.name, title=text.title, rows=rows, note=text.note)
+    note = " ".join(filter(None, [whole.note, text.note]))
+    part = replace(whole, name=text.name, title=text.title, rows=rows, note=note)
     if text.part_of:
         return replace(part, part_of=whole.part_of or whole.name)
     cases = cases_in(text, file) or whole.cases
