@@ -64,12 +64,33 @@ def test_the_best_round_is_chosen_on_some_examples_and_scored_on_the_rest():
     found = run([0.5, 0.6, 0.7])
     for each, chosen, rest in zip(found.records, (0.2, 0.9, 0.4), (0.3, 0.55, 0.95), strict=True):
         each |= {"validation": {"all": {"accuracy": chosen}}, "rest": {"all": {"accuracy": rest}}}
-    assert found.best.round == 2
     assert (found.best_score("all"), found.best_score(MEAN), found.best_score("nobody")) == (0.55, 0.55, None)
 
 
+def chosen_by(*rounds):
+    """A run whose rounds were scored so, by level and measure; on all examples alike."""
+    found = run([0.5] * len(rounds))
+    for each, scores in zip(found.records, rounds, strict=True):
+        each |= {"levels": scores, "validation": scores, "rest": scores}
+    return found
+
+
+def test_each_measure_chooses_a_round_of_its_own():
+    found = chosen_by({"all": {"accuracy": 0.50, "perplexity": 4.5}}, {"all": {"accuracy": 0.51, "perplexity": 5.5}})
+    assert (found.best_score("all"), found.best_score("all", "perplexity")) == (0.51, 4.5)
+    assert found.best_score("all", "mae") is None
+
+
+def test_each_level_and_the_mean_choose_a_round_of_their_own():
+    found = chosen_by(
+        {"a": {"accuracy": 0.99}, "e": {"accuracy": 0.20}}, {"a": {"accuracy": 0.90}, "e": {"accuracy": 0.95}}
+    )
+    assert (found.best_score("a"), found.best_score("e")) == (0.99, 0.95)
+    assert found.best_score(MEAN) == pytest.approx(0.925)
+
+
 def test_without_validation_examples_there_is_no_best_round():
-    assert (run([0.5]).best, run([0.5]).best_score(MEAN)) == (None, None)
+    assert (run([0.5]).chooses, run([0.5]).best_score(MEAN)) == (False, None)
 
 
 def test_a_run_without_a_scored_round_is_named():

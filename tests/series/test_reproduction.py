@@ -94,6 +94,14 @@ def test_the_table_has_last_best_paper_and_difference():
     assert sheet.numbers[0]["difference"] == pytest.approx(2.0)
 
 
+def test_the_best_round_is_that_of_the_score_that_is_shown():
+    """The mean is best in the second round, the largest network in the first."""
+    run = scored(0.99, 0.2, 0.99)
+    run.records.append({**scored(0.9, 0.95, 0.9).records[0], "round": 2})
+    sheet = reproduction_sheet(PRESET, cells_of(PRESET, ["heterofl.iid"]), {"heterofl.iid": [run]})
+    assert [row[3] for row in sheet.rows] == ["99.00", "92.50"]
+
+
 def test_without_numbers_of_the_paper_every_level_is_shown():
     sheet = reproduction_sheet(PRESET, cells_of(PRESET, ["fedavg"]), {"fedavg.iid": [scored(0.9, 0.7, 0.95)]})
     assert [row[1:] for row in sheet.rows] == [

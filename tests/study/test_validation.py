@@ -70,6 +70,16 @@ def test_of_perplexities_and_errors_the_smallest_is_the_best() -> None:
         assert best_round(scored(5.0, 3.0, 4.0, measure=measure)).round == 2
 
 
+def test_another_measure_and_a_level_may_choose_the_round() -> None:
+    records = scored(0.5, 0.9, 0.7)
+    for record, loss in zip(records, (1.0, 3.0, 2.0), strict=True):
+        record["validation"]["b"] = {"accuracy": 1.0 - record["validation"]["a"]["accuracy"], "loss": loss}
+    found = [best_round(records, *asked).round for asked in (("accuracy", "a"), ("accuracy", "b"), ("loss",))]
+    assert found == [2, 1, 1]
+    with pytest.raises(RunError, match="have no mae of any level"):
+        best_round(records, "mae")
+
+
 def test_without_validation_examples_there_is_no_best_round() -> None:
     with pytest.raises(RunError, match="no validation examples"):
         best_round(run(rounds=1).metrics)

@@ -98,7 +98,7 @@ def columns_for(runs: Sequence[Played], measure: str, target: float | None, show
     levels = list(dict.fromkeys(level for run in runs for level in run.levels))
     found = [Column(level, f"last {level}", last_of(level), scored) for level in levels]
     found.append(Column("mean", "last mean", last_of(MEAN), scored))
-    if any(run.best for run in runs):
+    if any(run.chooses for run in runs):
         found += [Column(level, f"best {level}", best_of(level), scored, hidden=True) for level in levels]
         found.append(Column("best", "best mean", best_of(MEAN), scored))
     for what in SPENT:

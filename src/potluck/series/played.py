@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck.core.errors import RunError
-from potluck.study.best import Best, best_round
+from potluck.study.best import best_record, score_in
 from potluck.study.comparing import flat
 from potluck.study.files import is_number
 from potluck.study.headline import has_scores, headline_of, shown_scores
@@ -83,33 +83,32 @@ class Played:
 
     def score(self, at: int, level: str, measure: str = "") -> float | None:
         """A measure in the record at a place: of a level, or the mean over all levels that have it."""
-        measure, found = measure or self.measure, self.records[at]["levels"]
-        if level != MEAN:
-            value: float | None = found.get(level, {}).get(measure)
-            return value
-        values = [own[measure] for own in found.values() if own.get(measure) is not None]
-        return sum(values) / len(values) if values else None
+        return score_in(self.records[at]["levels"], measure or self.measure, named(level))
 
     def last(self, level: str, measure: str = "") -> float | None:
         """A measure after the last scored round."""
         return self.score(self.evaluated[-1], level, measure)
 
-    @cached_property
-    def best(self) -> Best | None:
-        """The best round, if some test examples were set aside to choose it."""
-        return best_round(self.records) if any(record.get("validation") for record in self.records) else None
+    @property
+    def chooses(self) -> bool:
+        """Whether some test examples were set aside to choose the best round."""
+        return any(record.get("validation") for record in self.records)
 
     def best_score(self, level: str, measure: str = "") -> float | None:
-        """A measure in the best round, on the examples that did not choose it."""
-        if self.best is None:
-            return None
+        """A measure of a level, or of the mean, in the round that is the best by that same figure; on the examples that
+        did not choose it."""
         measure = measure or self.measure
-        values = [own[measure] for name, own in self.best.scores.items() if level in (name, MEAN) and measure in own]
-        return sum(values) / len(values) if values else None
+        found = best_record(self.records, measure, named(level))
+        return None if found is None else score_in(found["rest"], measure, named(level))
 
     def spent(self, what: str) -> list[float]:
         """What was spent up to the end of each round."""
         return list(accumulate(float(sum(record[key] for key in SPENT[what])) for record in self.records))
+
+
+def named(level: str) -> str | None:
+    """A level; nothing for the mean over all of them."""
+    return None if level == MEAN else level
 
 
 def any_score(record: Record) -> bool:

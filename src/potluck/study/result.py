@@ -62,7 +62,10 @@ class Result:
 
     @property
     def best(self) -> Best:
-        """The best round, chosen on the validation examples, and every measure on the other test examples."""
+        """The best round and every measure on the test examples that did not choose it.
+
+        The others chose it, by the mean over the levels of the most telling measure.
+        """
         return best_round(self.metrics)
 
     @property
