@@ -101,7 +101,7 @@ def test_a_round_whose_levels_have_no_accuracy_is_named(potluck, unsealed):
     metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
     told = potluck("compare", unsealed)
     assert told.code == 2, told
-    assert "has no 'levels' that makes sense in round 1" in told.err
+    assert "has a record of round 1 that makes no sense" in told.err
 
 
 @pytest.fixture

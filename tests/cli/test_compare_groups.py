@@ -54,6 +54,31 @@ def test_unfinished_runs_in_a_mean_are_told(potluck, folder, tmp_path):
     assert "has 1 of 3 rounds" in potluck("compare", tmp_path / "copy", "--target", "0.5").err
 
 
+def test_groups_that_differ_in_more_than_method_and_training_are_told_of(potluck, server, folder, tmp_path):
+    other = tmp_path / "other"
+    given = ["task.rounds=1", "train.lr=0.1", "fleet.clients=14", "data.validation=0.2"]
+    assert server.run(other, *[word for each in given for word in ("--set", each)]).status == 0
+    told = potluck("compare", folder, other, "--format", "json")
+    assert told.code == 0
+    first, *lines = told.err.splitlines()
+    assert first.startswith("These runs differ in more than method, network and training")
+    few, many = "clients=14, lr=0.1", "clients=28, lr=0.01 and clients=28, lr=0.1"
+    assert f"  fleet.clients: 28 in {many}, 14 in {few}" in lines
+    assert f"  seed: [0, 1] in {many}, 0 in {few}" in lines
+    assert {row["fleet.clients"] for row in json.loads(told.out)} == {28, 14}
+
+
+def test_a_run_that_has_just_begun_is_left_out_of_a_folder(potluck, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    begun = tmp_path / "copy" / "0.1-0"
+    shutil.rmtree(begun / "checkpoint")
+    (begun / "metrics.jsonl").unlink()
+    told = potluck("compare", tmp_path / "copy")
+    assert told.code == 0
+    assert f"potluck: {begun} has no finished round yet; it is left out\n" in told.err
+    assert "3 runs: accuracy" in told.words
+
+
 def changed(folder, path, **changes):
     """A copy of a run with other records, which has no checkpoint to check them against."""
     copy = shutil.copytree(folder / "0.1-0", path)

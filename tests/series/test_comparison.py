@@ -57,6 +57,8 @@ def test_numbers_have_full_precision_in_csv_and_json():
     assert first["last all"] == statistics.fmean([0.5, 0.7])
     assert first["last all deviation"] == statistics.stdev([0.5, 0.7])
     assert (first["bytes to target"], second["bytes to target"]) == (30.0, None)
+    assert (first["bytes to target runs"], second["bytes to target runs"], first["at equal bytes runs"]) == (1, 0, 2)
+    assert [first[key] for key in ("target", "equal bytes", "equal MACs", "equal seconds")] == [0.6, 15.0, 100.0, 1.0]
     assert (first["MACs in all"], second["MACs in all"]) == (200.0, 100.0)
     assert json.loads(as_json(found)) == [first, second]
     assert float(rows[0]["last all deviation"]) == first["last all deviation"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import run
 
-from potluck.series.groups import Spread, grouped
+from potluck.series.groups import Spread, asked, grouped
 
 SETTINGS = st.fixed_dictionaries(
     {},
@@ -31,7 +31,7 @@ SETTINGS = st.fixed_dictionaries(
 FREE = ("seed", "name", "engine.workers", "recipe.run", "series.row")
 
 
-def asked(settings):
+def asking(settings):
     """What sets groups apart; 1 and "1" are two things."""
     return json.dumps(
         {key: value for key, value in settings.items() if key not in FREE and value is not None}, sort_keys=True
@@ -43,7 +43,7 @@ def test_groups_never_mix_runs_that_differ_and_never_split_those_that_do_not(man
     runs = [run([0.5], f"run{number}", **settings) for number, settings in enumerate(many)]
     groups = grouped(runs)
     assert sorted(each.path for group in groups for each in group.runs) == sorted(each.path for each in runs)
-    kinds = [{asked(each.settings) for each in group.runs} for group in groups]
+    kinds = [{asking(each.settings) for each in group.runs} for group in groups]
     assert all(len(kind) == 1 for kind in kinds)
     with_nothing = {json.dumps({k: v for k, v in s.items() if k not in FREE}, sort_keys=True) for s in many}
     assert len(groups) == len(with_nothing)
@@ -68,6 +68,21 @@ def test_a_name_has_what_sets_the_group_apart_and_nothing_else():
 def test_a_setting_that_follows_from_another_is_not_named():
     one, other = {"method__name": "fedhm", "train__lr": 0.1}, {"method__name": "flanc", "train__lr": 0.2}
     assert names_of(one, other) == ["fedhm", "flanc"]
+
+
+def test_all_settings_that_differ_are_known_though_one_is_enough_for_the_name():
+    one, other = {"method__name": "fedhm", "train__lr": 0.1}, {"method__name": "flanc", "train__lr": 0.2}
+    found = grouped([run([0.5], "run", **settings) for settings in (one, other)])
+    assert [group.differs for group in found] == [
+        {"method.name": "fedhm", "train.lr": 0.1},
+        {"method.name": "flanc", "train.lr": 0.2},
+    ]
+
+
+def test_a_group_was_asked_with_all_of_its_seeds_for_all_of_its_rounds():
+    (group,) = grouped([run([0.5] * rounds, f"run{seed}", seed=seed) for seed, rounds in ((0, 2), (3, 2))])
+    found = asked(group)
+    assert (found["seed"], found["rounds"], found["evaluated"]) == ([0, 3], 2, 2)
 
 
 def test_settings_with_the_same_last_word_are_named_in_full():

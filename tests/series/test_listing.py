@@ -1,6 +1,7 @@
 """What a preset has, what it would cost, and what is done of it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tiny import TINY
@@ -53,8 +54,19 @@ def test_each_experiment_stands_with_the_papers_numbers_its_cost_and_what_is_don
 
 def test_the_overview_counts_experiments_with_a_finished_run(results, monkeypatch):
     monkeypatch.setattr("potluck.series.listing.presets", lambda: {"tiny": PRESET})
-    assert overview(results).rows == (("tiny", "Table 0, digits", "3", "1"),)
-    assert overview(results / "nothing here").rows == (("tiny", "Table 0, digits", "3", "-"),)
+    sheet, damaged = overview(results)
+    assert (sheet.rows, damaged) == ((("tiny", "Table 0, digits", "3", "1"),), [])
+    assert overview(results / "nothing here")[0].rows == (("tiny", "Table 0, digits", "3", "-"),)
+
+
+def test_the_overview_tells_once_what_it_cannot_read(results, monkeypatch):
+    part = replace(PRESET, name="part", part_of="tiny")
+    monkeypatch.setattr("potluck.series.listing.presets", lambda: {"tiny": PRESET, "part": part})
+    (results / "tiny" / "fedavg.iid.seed2" / "metrics.jsonl").write_text("{")
+    sheet, (damaged,) = overview(results)
+    assert [row[3] for row in sheet.rows] == ["1", "1"]
+    assert "metrics.jsonl, line 1, is damaged" in damaged
+    assert damaged.endswith("; it is not counted")
 
 
 def test_a_damaged_record_is_named(results):

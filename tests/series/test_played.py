@@ -128,15 +128,53 @@ def test_a_record_of_another_version_is_one_sentence(tmp_path, change):
         Played.of(folder)
 
 
+def paths_in(*paths):
+    found, left_out = runs_in(paths)
+    assert left_out == []
+    return [run.path for run in found]
+
+
 def test_runs_are_found_in_folders_of_runs(tmp_path):
     one, other = (written(tmp_path / "sweep" / name, record(1, {"all": 0.5})) for name in ("b", "a"))
     (tmp_path / "sweep" / "notes").mkdir()
-    assert runs_in([tmp_path / "sweep"]) == [other, one]
-    assert runs_in([one, tmp_path / "sweep"]) == [one, other]
-    assert runs_in([tmp_path / "nowhere"]) == [tmp_path / "nowhere"]
+    assert paths_in(tmp_path / "sweep") == [other, one]
+    assert paths_in(one, tmp_path / "sweep") == [one, other]
+    with pytest.raises(RunError, match="nowhere holds no run"):
+        runs_in([tmp_path / "nowhere"])
 
 
 def test_a_run_is_no_folder_of_runs(tmp_path):
     outer = written(tmp_path / "outer", record(1, {"all": 0.5}))
     written(outer / "inner", record(1, {"all": 0.5}))
-    assert runs_in([outer]) == [outer]
+    assert paths_in(outer) == [outer]
+
+
+def spoiled(folder):
+    """A folder of runs: one is good, one has just begun, one has no score yet, and one is damaged."""
+    good = written(folder / "good", record(1, {"all": 0.5}))
+    (written(folder / "begun") / "metrics.jsonl").unlink()
+    written(folder / "early", record(1, {"all": None}))
+    (written(folder / "damaged") / "metrics.jsonl").write_text("{")
+    return good
+
+
+def test_runs_in_a_folder_that_have_no_score_are_left_out_and_told(tmp_path):
+    good = spoiled(tmp_path / "sweep")
+    found, left_out = runs_in([tmp_path / "sweep"])
+    assert [run.path for run in found] == [good]
+    begun, damaged, early = left_out
+    assert begun == f"{tmp_path}/sweep/begun has no finished round yet; it is left out"
+    assert "damaged/metrics.jsonl, line 1, is damaged" in damaged
+    assert early == f"{tmp_path}/sweep/early has no scored round yet; it is left out"
+
+
+def test_a_run_that_is_asked_for_by_its_path_is_not_left_out(tmp_path):
+    spoiled(tmp_path / "sweep")
+    with pytest.raises(RunError, match=r"begun has no finished round yet$"):
+        runs_in([tmp_path / "sweep", tmp_path / "sweep" / "begun"])
+
+
+def test_a_folder_without_a_run_that_can_be_compared_is_refused(tmp_path):
+    written(tmp_path / "sweep" / "a")
+    with pytest.raises(RunError, match=r"no run can be compared: .*a has no finished round yet"):
+        runs_in([tmp_path / "sweep"])

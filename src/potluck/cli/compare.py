@@ -9,7 +9,7 @@ import typer
 
 from potluck.cli.options import Format
 from potluck.cli.sheet import print_comparison, require_format
-from potluck.cli.show import console
+from potluck.cli.show import console, tell
 
 FEW = 6  # runs that fit side by side
 
@@ -29,17 +29,20 @@ def compare(
     and seconds, and with --target what it took to get there.
     """
     from potluck.cli.summary import comparison, summarise, warning
-    from potluck.series.groups import grouped
-    from potluck.series.played import Played, runs_in
+    from potluck.series.groups import asked, grouped
+    from potluck.series.played import runs_in
 
     require_format(format)
-    paths = runs_in(runs)
-    if len(paths) <= FEW and target is None and format is None:
-        found = {str(path): summarise(path) for path in paths}
-        groups = grouped([Played.of(path) for path in paths])
-        if not any(len({run.seed for run in group.runs}) > 1 for group in groups):
-            console.print(comparison("Comparison", found))
-            for line in warning(found):
-                typer.echo(line, err=True)
-            return
-    print_comparison([Played.of(path) for path in paths], target, format)
+    played, left_out = runs_in(runs)
+    tell(left_out)
+    groups = grouped(played)
+    alone = not any(len({run.seed for run in group.runs}) > 1 for group in groups)
+    if alone and len(played) <= FEW and target is None and format is None:
+        found = {str(run.path): summarise(run.path) for run in played}
+        console.print(comparison("Comparison", found))
+        told = warning({name: run.settings for name, run in found.items()})
+    else:
+        print_comparison(played, target, format)
+        told = warning({group.name: asked(group) for group in groups})
+    for line in told:
+        typer.echo(line, err=True)

@@ -32,7 +32,9 @@ def presets(
 
     format = "json" if as_json else None
     if name is None:
-        print_sheet("Presets", overview(out), format, justify="left")
+        sheet, damaged = overview(out)
+        print_sheet("Presets", sheet, format, justify="left")
+        tell(damaged)
         return
     preset = preset_named(name)
     print_sheet(preset.title, details(preset, out, macs_per_second()), format, justify="left")

@@ -82,9 +82,9 @@ def require_figures(record: Record, path: Path) -> None:
         raise RunError(f"{path} has no {missing[0]!r} that makes sense in round {record['round']}: {OLD}")
 
 
-def warning(runs: dict[str, Summary]) -> list[str]:
-    """What to say of runs that cannot be compared; nothing if they can."""
-    found = unlike({name: run.settings for name, run in runs.items()})
+def warning(runs: dict[str, Settings]) -> list[str]:
+    """What to say of runs, or groups of runs, that cannot be compared; nothing if they can."""
+    found = unlike(runs)
     said = "These runs differ in more than method, network and training, so that their figures may not compare:"
     return [said, *(f"  {line}" for line in found)] if found else []
 

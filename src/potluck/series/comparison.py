@@ -60,8 +60,14 @@ def comparison_sheet(runs: Sequence[Played], target: float | None, shown: Shown,
         spreads = {column.key: Spread.of(map(column.value, group.runs)) for column in columns}
         cells = [cell(spreads[column.key], column, len(group.runs)) for column in seen]
         rows.append((group.name, str(len(group.runs)), *cells))
-        numbers.append(numbers_of(group, spreads, measure))
+        numbers.append(numbers_of(group, columns, spreads, measure) | limits(runs, target))
     return Sheet(("", "runs", *(column.header for column in seen)), tuple(rows), tuple(numbers))
+
+
+def limits(runs: Sequence[Played], target: float | None) -> dict[str, float]:
+    """The equal costs at which runs are compared, and the score to be reached."""
+    budgets = {f"equal {what}": equal_budget(runs, what) for what in SPENT}
+    return budgets if target is None else {**budgets, "target": target}
 
 
 def common_measure(runs: Sequence[Played]) -> str:
@@ -163,11 +169,16 @@ def with_deviation(mean: str, deviation: str) -> str:
     return f"{number} ± {other} {unit}".rstrip() if unit == its_unit else f"{mean} ± {deviation}"
 
 
-def numbers_of(group: Group, spreads: dict[str, Spread | None], measure: str) -> dict[str, Any]:
+def numbers_of(
+    group: Group, columns: Sequence[Column], spreads: dict[str, Spread | None], measure: str
+) -> dict[str, Any]:
     """A group's figures with full precision."""
     found: dict[str, Any] = {"group": group.name, **group.differs, "measure": measure, "runs": len(group.runs)}
-    for key, spread in spreads.items():
+    for column in columns:
+        key, spread = column.key, spreads[column.key]
         found[key] = None if spread is None else spread.mean
+        if column.every:
+            found[f"{key} runs"] = 0 if spread is None else spread.count
         if spread is not None and spread.deviation is not None:
             found[f"{key} deviation"] = spread.deviation
     return found

@@ -26,7 +26,7 @@ class Group:
     """Runs of one experiment with several seeds."""
 
     name: str
-    differs: Mapping[str, Any]  # the settings that set it apart
+    differs: Mapping[str, Any]  # all settings in which the groups differ
     runs: tuple[Played, ...]
 
 
@@ -52,17 +52,20 @@ def deviation(values: Sequence[float]) -> float:
 
 def grouped(runs: Sequence[Played]) -> list[Group]:
     """Runs by what they were asked, in the order in which they were given."""
-    asked = [{key: as_text(value) for key, value in run.settings.items() if not key.startswith(FREE)} for run in runs]
+    settings = [
+        {key: as_text(value) for key, value in run.settings.items() if not key.startswith(FREE)} for run in runs
+    ]
     together: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for at, settings in enumerate(asked):
-        together.setdefault(tuple(sorted(settings.items())), []).append(at)
+    for at, own in enumerate(settings):
+        together.setdefault(tuple(sorted(own.items())), []).append(at)
     firsts = [members[0] for members in together.values()]
-    keys = telling([asked[at] for at in firsts])
+    keys = differing([settings[at] for at in firsts])
+    named = telling([settings[at] for at in firsts], keys)
     found = []
     for members in together.values():
-        own = runs[members[0]].settings
-        differs = {key: own.get(key) for key in keys}
-        found.append(Group(group_name(differs, runs[members[0]]), differs, tuple(runs[at] for at in members)))
+        first = runs[members[0]]
+        name = group_name({key: first.settings.get(key) for key in named}, first)
+        found.append(Group(name, {key: first.settings.get(key) for key in keys}, tuple(runs[at] for at in members)))
     names = Counter(group.name for group in found)
     return [group if names[group.name] == 1 else with_path(group) for group in found]
 
@@ -77,9 +80,22 @@ def as_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def telling(settings: Sequence[Mapping[str, str]]) -> list[str]:
-    """A few settings that tell all of these apart: each sets some apart that those before it do not."""
-    keys = sorted({key for each in settings for key in each if len({one.get(key) for one in settings}) > 1}, key=place)
+def asked(group: Group) -> dict[str, Any]:
+    """What the runs of a group were asked, how long they went on, and all of their seeds."""
+    rounds = sorted({run.rounds for run in group.runs})
+    evaluated = sorted({run.evaluated[-1] + 1 for run in group.runs})
+    seeds = sorted({run.seed for run in group.runs}, key=str)
+    many = {"rounds": rounds, "evaluated": evaluated, "seed": seeds}
+    return {**group.runs[0].settings, **{key: found[0] if len(found) == 1 else found for key, found in many.items()}}
+
+
+def differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    """The settings that are not the same in all of these."""
+    return sorted({key for each in settings for key in each if len({one.get(key) for one in settings}) > 1}, key=place)
+
+
+def telling(settings: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[str]:
+    """A few of these settings that tell all apart: each sets some apart that those before it do not."""
     chosen: list[str] = []
     kinds = 1
     for key in keys:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from potluck.series.played import MEAN, SPENT
+from potluck.core.errors import RunError
+from potluck.series.played import MEAN
 from potluck.series.preset import Preset, presets
 from potluck.series.price import price
 from potluck.series.reproduction import Cell, cells_of, number
@@ -35,29 +36,40 @@ class Done:
         return self.rounds >= self.planned
 
 
-def overview(folder: Path) -> Sheet:
-    """A row per preset. What they cost is not counted here: that takes minutes for all of them."""
+def overview(folder: Path) -> tuple[Sheet, list[str]]:
+    """A row per preset, and why some runs are not counted. Costs are not told: to count them all takes minutes."""
     found = list(presets().values())
-    rows, numbers = [], []
+    rows, numbers, damaged = [], [], dict[str, None]()
     for preset in found:
-        runs, done = len(cells_of(preset, [])), finished_in(folder, preset)
+        sound = list(sound_runs(folder, preset, damaged))
+        runs, done = len(cells_of(preset, [])), finished_in(sound, preset)
         rows.append((preset.name, preset.title, str(runs), str(done) if done else NOTHING))
         numbers.append(
             {"preset": preset.name, "paper": preset.source, "what": preset.title, "runs": runs, "finished": done}
         )
-    return Sheet(("preset", "what", "runs", "finished"), tuple(rows), tuple(numbers))
+    sheet = Sheet(("preset", "what", "runs", "finished"), tuple(rows), tuple(numbers))
+    return sheet, list(damaged)
 
 
-def finished_in(folder: Path, preset: Preset) -> int:
+def finished_in(done: Iterable[Done], preset: Preset) -> int:
     """How many experiments of a preset have a finished run."""
     own = {cell.name for cell in cells_of(preset, [])}
-    return len({run.cell for run in runs_of(folder, preset) if run.finished} & own)
+    return len({run.cell for run in done if run.finished} & own)
+
+
+def sound_runs(folder: Path, preset: Preset, damaged: dict[str, None]) -> Iterator[Done]:
+    """The runs of a preset that can be read; why others cannot is noted once, though several presets have them."""
+    for path in directories(folder, preset):
+        try:
+            yield from run_in(path, preset)
+        except RunError as error:
+            damaged[f"{error}; it is not counted"] = None
 
 
 def details(preset: Preset, folder: Path, macs_per_second: float) -> Sheet:
     """A row per experiment of a preset: the paper's numbers, the cost at full scale, and what is done."""
     rows, numbers = [], []
-    done = list(runs_of(folder, preset))
+    done = [run for path in directories(folder, preset) for run in run_in(path, preset)]
     for cell in cells_of(preset, []):
         macs = price(parse_config(preset.config(cell.row, cell.case), Origin())).macs
         hours = macs / macs_per_second / 3600
@@ -102,15 +114,18 @@ def stage_of(done: Iterable[Done]) -> str:
     return ", ".join(parts) or NOTHING
 
 
-def runs_of(folder: Path, preset: Preset) -> Iterable[Done]:
-    """The runs of a preset at full scale that a folder of results has."""
-    for path in sorted((folder / preset.home).glob("*/config.toml")):
-        run = RunDirectory(path.parent)
-        settings = run.settings()
-        series, planned = section(settings, "series"), section(settings, "task").get("rounds")
-        if series.get("preset") != preset.home or "scale" in series or not isinstance(planned, int):
-            continue
+def directories(folder: Path, preset: Preset) -> list[Path]:
+    """The directories of a preset's runs in a folder of results."""
+    return sorted(path.parent for path in (folder / preset.home).glob("*/config.toml"))
+
+
+def run_in(path: Path, preset: Preset) -> Iterator[Done]:
+    """The run in a directory, if it is one of a preset at full scale."""
+    run = RunDirectory(path)
+    settings = run.settings()
+    series, planned = section(settings, "series"), section(settings, "task").get("rounds")
+    if series.get("preset") == preset.home and "scale" not in series and isinstance(planned, int):
         records = read_records(run.metrics) if run.metrics.exists() else []
-        spent = (record.get(key, 0.0) for record in records for key in SPENT["seconds"])
+        spent = (record.get("seconds", 0.0) for record in records)
         cell = ".".join(filter(None, [str(series.get("row")), str(series.get("case", ""))]))
         yield Done(cell, len(records), planned, float(sum(seconds for seconds in spent if is_number(seconds))))

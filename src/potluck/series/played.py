@@ -28,13 +28,33 @@ SPENT: dict[str, tuple[str, ...]] = {
 MEAN = "mean"  # over the levels
 
 
-def runs_in(paths: Iterable[Path]) -> list[Path]:
-    """The directories of runs among these, and those in folders of runs, such as a sweep's."""
-    found: list[Path] = []
+def runs_inside(path: Path) -> list[Path]:
+    """The directories of runs in a folder of runs, such as a sweep's; nothing if it is none."""
+    if not path.is_dir() or (path / "config.toml").exists():
+        return []
+    return sorted(each.parent for each in path.glob("*/config.toml"))
+
+
+def runs_in(paths: Iterable[Path]) -> tuple[list[Played], list[str]]:
+    """The runs at these paths and in folders of runs; and why some of those in folders are left out.
+
+    A folder may hold a run that has just begun, or that was damaged. One that is asked for by its own path is refused.
+    """
+    found: dict[Path, Played] = {}
+    left_out = []
     for path in paths:
-        inner = sorted(each.parent for each in path.glob("*/config.toml")) if path.is_dir() else []
-        found += inner if inner and not (path / "config.toml").exists() else [path]
-    return list(dict.fromkeys(found))
+        inside = runs_inside(path)
+        if not inside:
+            found[path] = Played.of(path)
+        for each in inside:
+            try:
+                if (run := Played.of(each)).evaluated:  # refuses one without a scored round
+                    found[each] = run
+            except RunError as error:
+                left_out.append(f"{error}; it is left out")
+    if not found:
+        raise RunError(f"no run can be compared: {left_out[0]}")
+    return list(found.values()), left_out
 
 
 @dataclass(frozen=True)
@@ -49,7 +69,8 @@ class Played:
     def of(cls, path: Path) -> Played:
         """The run in a directory."""
         run = RunDirectory(path)
-        records = run.records()
+        begun = run.config.exists() and not run.metrics.exists()
+        records = [] if begun else run.records()
         if not records:
             raise RunError(f"{path} has no finished round yet")
         for record in records:
