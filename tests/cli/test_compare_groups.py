@@ -30,9 +30,9 @@ def test_a_folder_is_compared_by_groups(potluck, folder):
 
 
 def test_a_target_has_a_table_of_its_own(potluck, folder):
-    told = potluck("compare", folder, "--target", "2")
+    told = potluck("compare", folder, "--target", "0.99")
     assert "What the mean took to get there" in told.words
-    assert "200.0 %" in told.words
+    assert "99.0 %" in told.words
 
 
 def test_each_format_is_all_that_is_printed(potluck, folder):
@@ -107,6 +107,7 @@ def test_runs_without_scored_rounds_are_refused(potluck, folder, tmp_path):
     ("arguments", "says"),
     [
         (["nowhere"], "nowhere holds no run"),
+        (["{folder}", "--target", "80"], "--target is 80, but accuracy is a share of 1: give 0.8 for 80 %"),
         (["{folder}", "--format", "xml"], "--format: there is no format 'xml'; there are csv, json, latex, markdown"),
         (["{folder}", "nowhere", "--target", "0.5"], "nowhere holds no run"),
     ],

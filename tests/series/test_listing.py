@@ -52,6 +52,15 @@ def test_each_experiment_stands_with_the_papers_numbers_its_cost_and_what_is_don
     assert numbers["reported"] == {"big": 90.0, "mean": 85.5}
 
 
+def test_the_papers_deviations_and_misprints_are_shown(tmp_path):
+    known = 'deviations.iid.mean = 0.5\nmisprints."iid.mean" = "a slip"\nmisprints."iid.big" = "not shown"\n'
+    (preset,) = read_file(TINY.replace("paper.iid", f"{known}paper.iid", 1))
+    sheet = details(preset, tmp_path, macs_per_second=1e6)
+    assert (sheet.rows[0][1], sheet.notes) == ("mean 85.50 ± 0.50 [1]", ("[1] A misprint: a slip.",))
+    assert sheet.numbers[0]["misprints"] == {"big": "not shown", "mean": "a slip"}
+    assert sheet.numbers[0]["reported deviations"] == {"mean": 0.5}
+
+
 def test_the_overview_counts_experiments_with_a_finished_run(results, monkeypatch):
     monkeypatch.setattr("potluck.series.listing.presets", lambda: {"tiny": PRESET})
     sheet, damaged = overview(results)

@@ -8,7 +8,8 @@ import pytest
 
 from potluck.core.errors import ConfigError
 from potluck.series.compact import fleet_of
-from potluck.series.preset import Preset, merged, preset_named, presets, read_file
+from potluck.series.layers import merged
+from potluck.series.preset import Preset, preset_named, presets, read_file
 
 HEAD = """
     paper = "A paper"

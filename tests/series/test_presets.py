@@ -71,8 +71,36 @@ def test_the_gram_matrices_of_flancs_figure_6_are_of_runs_without_orthogonality(
     ]
 
 
+def test_cells_that_fedhms_first_version_copied_are_known() -> None:
+    """Table 3 repeats three cells of table 2, and table 4 a row of it."""
+    table_3, table_4 = (presets()[f"fedhm-v1-table-{name}"] for name in ("3-cifar10", "4"))
+    assert set(table_3.row("heterofl-v2").misprints) >= {"iid.g2", "iid.g3", "iid.g4"}
+    copied = {f"{case}.g{level}" for case in ("iid", "non-iid") for level in (1, 2, 3, 4)}
+    assert set(table_4.row("fedhm").misprints) == copied
+
+
+def test_a_strength_that_the_paper_does_not_give_is_said_to_be_ours() -> None:
+    own = [preset for preset in presets().values() if preset.name.startswith("fedhm-v1")]
+    distilled = {
+        preset.name
+        for preset in own
+        for row in preset.rows
+        for case in preset.cases_of(row)
+        if "self_distill" in preset.config(row, case)["method"]
+    }
+    assert distilled == {preset.name for preset in own if "the strength, 0.1, is ours" in preset.note}
+    assert distilled
+
+
+def test_heterofls_tables_say_that_the_baselines_are_left_out() -> None:
+    assert all(
+        "Standalone, FedAvg and LG-FedAvg" in presets()[f"heterofl-table-{table}"].note for table in (1, 2, 7, 8)
+    )
+
+
 @pytest.mark.parametrize("preset", presets().values(), ids=lambda preset: preset.name)
-def test_notes_are_sentences(preset: Preset) -> None:
+def test_notes_are_sentences_in_one_line(preset: Preset) -> None:
+    assert "\n" not in preset.note
     assert not preset.note or ((preset.note[0].isupper() or preset.note[0].isdigit()) and preset.note.endswith("."))
 
 

@@ -6,7 +6,8 @@ from tiny import TINY
 
 from potluck.core.errors import ConfigError
 from potluck.series.preset import read_file
-from potluck.series.reproduction import cells_of, entries_of, names, reproduction_sheet
+from potluck.series.reproduction import cells_of, entries_of, names
+from potluck.series.results import reproduction_sheet
 from potluck.series.scale import Scale
 
 (PRESET,) = read_file(TINY)
@@ -100,6 +101,40 @@ def test_the_best_round_is_that_of_the_score_that_is_shown():
     run.records.append({**scored(0.9, 0.95, 0.9).records[0], "round": 2})
     sheet = reproduction_sheet(PRESET, cells_of(PRESET, ["heterofl.iid"]), {"heterofl.iid": [run]})
     assert [row[3] for row in sheet.rows] == ["99.00", "92.50"]
+
+
+MISPRINTED = """
+deviations.iid = { big = 0.43 }
+misprints."iid.mean" = "the mean of the two is 85.0"
+"""
+
+
+def test_deviations_and_misprints_of_the_paper_are_shown_and_nothing_is_compared_with_a_misprint():
+    given = "paper.iid = { big = 90.0, mean = 85.5 }\n"
+    (preset,) = read_file(TINY.replace(given, given + MISPRINTED))
+    runs = {"heterofl.iid": [scored(0.9, 0.7, 0.95)]}
+    sheet = reproduction_sheet(preset, cells_of(preset, ["heterofl.iid"]), runs)
+    assert [row[4:6] for row in sheet.rows] == [("90.00 ± 0.43", "+0.00"), ("85.50 [1]", "-")]
+    assert sheet.notes == ("[1] A misprint: the mean of the two is 85.0.",)
+    big, mean = sheet.numbers
+    assert (big["paper deviation"], big["misprint"], big["difference"]) == (0.43, None, 0.0)
+    assert (mean["paper"], mean["misprint"], mean["difference"]) == (85.5, "the mean of the two is 85.0", None)
+
+
+def test_a_preset_may_name_the_measures_to_show_where_the_paper_has_a_picture():
+    (preset,) = read_file(TINY.replace('use = ["common"]', 'use = ["common"]\nshows = ["local_accuracy", "accuracy"]'))
+    run = scored(0.9, 0.7, 0.95)
+    for level in run.records[0]["levels"].values():
+        level["local_accuracy"] = level["accuracy"] / 2
+    rows = reproduction_sheet(preset, cells_of(preset, ["fedavg"]), {"fedavg.iid": [run]}).rows
+    assert [row[1:3] for row in rows] == [
+        ("big/local_accuracy", "45.00"),
+        ("big", "90.00"),
+        ("small/local_accuracy", "35.00"),
+        ("small", "70.00"),
+        ("mean/local_accuracy", "40.00"),
+        ("mean", "80.00"),
+    ]
 
 
 def test_without_numbers_of_the_paper_every_level_is_shown():

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from potluck.core.errors import ConfigError
 from potluck.series.played import Played
 from potluck.series.preset import read_file
-from potluck.series.reproduction import cells_of, reproduction_sheet
+from potluck.series.reproduction import cells_of, names, with_whole
+from potluck.series.results import NO_TARGET, reproduction_sheet, require_costs
 from potluck.series.savings import saved
 
 FIGURE = """
@@ -67,4 +69,38 @@ def test_a_reproduction_shows_savings_beside_the_papers() -> None:
     assert [row[:6] for row in sheet.rows] == [
         ("small.iid", "all/communication_saved", "5.33", "-", "4.00", "+1.33"),
         ("small.iid", "all/computation_saved", "6.67", "-", "2.00", "+4.67"),
+        ("small.iid", "all", "80.00", "-", "-", "-"),
     ]
+    assert sheet.notes == ()
+
+
+def test_another_target_may_be_asked_for() -> None:
+    """At 70 % the whole network is after one round, the small one after two."""
+    (preset,) = read_file(FIGURE)
+    runs, cells = {"whole.iid": [WHOLE], "small.iid": [SMALL]}, cells_of(preset, ["small"])
+    assert reproduction_sheet(preset, cells, runs, 0.7).rows[0][2] == "4.00"
+    (preset,) = read_file(FIGURE.replace("targets = { iid = 80.0 }", ""))
+    without = reproduction_sheet(preset, cells_of(preset, ["small"]), runs)
+    assert (without.rows[0][2], without.notes) == ("-", (NO_TARGET,))
+    assert reproduction_sheet(preset, cells_of(preset, ["small"]), runs, 0.7).rows[0][2] == "4.00"
+
+
+@pytest.mark.parametrize(
+    ("row", "target", "says"),
+    [
+        ("small", 80.0, "--target is 80, but accuracy is a share of 1: give 0.8 for 80 %"),
+        ("whole", 0.8, "--target is 0.8, but these rows of figure have no costs up to a target; leave it out"),
+    ],
+)
+def test_a_target_that_makes_no_sense_is_refused(row: str, target: float, says: str) -> None:
+    (preset,) = read_file(FIGURE)
+    with pytest.raises(ConfigError) as error:
+        require_costs(preset, cells_of(preset, [row]), target)
+    assert str(error.value) == says
+
+
+def test_savings_are_over_the_whole_network_of_the_same_case_though_only_the_small_one_is_asked_for() -> None:
+    (preset,) = read_file(FIGURE)
+    assert names(with_whole(preset, cells_of(preset, ["small"]))) == ["small.iid", "whole.iid"]
+    assert names(with_whole(preset, cells_of(preset, []))) == ["whole.iid", "small.iid"]
+    assert names(with_whole(preset, cells_of(preset, ["whole"]))) == ["whole.iid"]

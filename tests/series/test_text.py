@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -35,6 +36,12 @@ def read_latex(text):
 @given(st.text(st.sampled_from(SPECIAL + "ab 1"), max_size=12))
 def test_latex_prints_what_was_written(text):
     assert read_latex(latex(text)) == text
+
+
+def test_notes_stand_below_a_table():
+    noted = replace(SHEET, notes=("[1] 5 % off",))
+    assert as_latex(noted) == as_latex(SHEET) + "\n" + r"\par [1] 5 \% off"
+    assert as_markdown(noted) == as_markdown(SHEET) + "\n\n[1] 5 % off"
 
 
 def test_a_latex_table_is_whole():

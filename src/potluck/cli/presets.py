@@ -50,6 +50,9 @@ def reproduce(
         str, typer.Option(help="a share of the rounds (0.1), or of more: rounds=0.1,clients=0.5,width=0.25")
     ] = "1",
     seeds: Annotated[str, typer.Option(help="e.g. 0-2 or 0,3,5")] = "0",
+    target: Annotated[
+        float | None, typer.Option(help="count what a network saves up to this score, e.g. 0.8, not up to the paper's")
+    ] = None,
     jobs: Jobs = 1,
     out: Results = RESULTS,
     format: Format = None,
@@ -64,14 +67,17 @@ def reproduce(
     from potluck.series.grid import seeds_of
     from potluck.series.preset import preset_named
     from potluck.series.queue import Manner
-    from potluck.series.reproduction import cells_of, entries_of, finished_runs, reproduction_sheet
+    from potluck.series.reproduction import cells_of, entries_of, finished_runs, with_whole
+    from potluck.series.results import reproduction_sheet, require_costs
     from potluck.series.scale import Scale
 
     require_format(format)
     preset = preset_named(name)
     cells = cells_of(preset, [] if rows is None else [row.strip() for row in rows.split(",")])
-    entries, folder = entries_of(preset, cells, seeds_of(seeds), Scale.read(scale)), out / preset.home
+    require_costs(preset, cells, target)
+    numbers, share, folder = seeds_of(seeds), Scale.read(scale), out / preset.home
+    entries = entries_of(preset, cells, numbers, share)
     failed = play(stages(entries, folder), Manner(jobs, data_dir=data_dir), folder)
-    found = finished_runs(stages(entries, folder))
-    print_sheet(preset.title, reproduction_sheet(preset, cells, found), format)
+    found = finished_runs(stages(entries_of(preset, with_whole(preset, cells), numbers, share), folder))
+    print_sheet(preset.title, reproduction_sheet(preset, cells, found, target), format)
     require_all(failed, len(entries))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import JustifyMethod
 
-from potluck.cli.show import console, in_bytes, quantity, table_of, tell
+from potluck.cli.show import console, in_bytes, quantity, say, table_of, tell
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
 
@@ -37,13 +37,17 @@ def print_sheet(title: str, sheet: Sheet, format: str | None, justify: JustifyMe
         return
     columns = {header: [row[at] for row in sheet.rows] for at, header in enumerate(sheet.headers)}
     console.print(table_of(title, columns, justify=justify), width=None if console.is_terminal else WIDE)
+    for note in sheet.notes:
+        say(note)
 
 
 def print_comparison(runs: Sequence[Played], target: float | None, format: str | None, where: str = "") -> None:
     """Groups of runs: on a terminal one table of how good they are, and others of what that cost."""
-    from potluck.series.comparison import common_measure, comparison_sheet, doubts
+    from potluck.series.comparison import common_measure, comparison_sheet, doubts, require_target
 
     measure = common_measure(runs)
+    if target is not None:
+        require_target(target, measure)
     tell(doubts(runs))
     if format is not None:
         print_sheet("", comparison_sheet(runs, target, shown()), format)

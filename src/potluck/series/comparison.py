@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from potluck.core.errors import RunError
+from potluck.core.errors import ConfigError, RunError
 from potluck.series.costs import at_budget, equal_budget, to_reach
 from potluck.series.groups import Group, Spread, grouped
 from potluck.series.played import MEAN, SPENT, Played
@@ -68,6 +68,12 @@ def limits(runs: Sequence[Played], target: float | None) -> dict[str, float]:
     """The equal costs at which runs are compared, and the score to be reached."""
     budgets = {f"equal {what}": equal_budget(runs, what) for what in SPENT}
     return budgets if target is None else {**budgets, "target": target}
+
+
+def require_target(target: float, measure: str) -> None:
+    """Refuse a target that no score can be."""
+    if measure.endswith(ACCURACY) and not 0 <= target <= 1:
+        raise ConfigError(f"--target is {target:g}, but {measure} is a share of 1: give 0.8 for 80 %")
 
 
 def common_measure(runs: Sequence[Played]) -> str:

@@ -10,7 +10,8 @@ from potluck.core.errors import RunError
 from potluck.series.played import MEAN
 from potluck.series.preset import Preset, presets
 from potluck.series.price import price
-from potluck.series.reproduction import Cell, cells_of, number
+from potluck.series.reproduction import Cell, cells_of
+from potluck.series.results import footnotes, marks_of, misprint, printed
 from potluck.series.text import Sheet
 from potluck.study.config import parse_config
 from potluck.study.files import is_number
@@ -70,19 +71,22 @@ def details(preset: Preset, folder: Path, macs_per_second: float) -> Sheet:
     """A row per experiment of a preset: the paper's numbers, the cost at full scale, and what is done."""
     rows, numbers = [], []
     done = [run for path in directories(folder, preset) for run in run_in(path, preset)]
-    for cell in cells_of(preset, []):
+    cells = cells_of(preset, [])
+    marks = marks_of(misprint(cell, score) for cell in cells for score in shown_of(cell))
+    for cell in cells:
         macs = price(parse_config(preset.config(cell.row, cell.case), Origin())).macs
         hours = macs / macs_per_second / 3600
-        paper, own = cell.row.paper.get(cell.case, {}), [run for run in done if run.cell == cell.name]
-        told = ", ".join(f"{score} {number(value)}" for score, value in (mean_of(paper) or paper).items()) or NOTHING
+        own = [run for run in done if run.cell == cell.name]
+        told = ", ".join(f"{score} {printed(cell, score, marks)}" for score in shown_of(cell)) or NOTHING
         rows.append((cell.name, told, f"{macs:.1e}", f"{hours:.1f}", stage_of(own)))
         numbers.append(numbers_of(preset, cell, macs, hours, own))
-    return Sheet(("row", "the paper", "MACs", "hours", "done"), tuple(rows), tuple(numbers))
+    return Sheet(("row", "the paper", "MACs", "hours", "done"), tuple(rows), tuple(numbers), footnotes(marks))
 
 
-def mean_of(paper: dict[str, float]) -> dict[str, float]:
-    """The means alone, if the paper has some."""
-    return {score: value for score, value in paper.items() if score.partition("/")[0] == MEAN}
+def shown_of(cell: Cell) -> list[str]:
+    """Which of the paper's numbers are shown: the means alone, if it has some."""
+    paper = cell.row.paper.get(cell.case, {})
+    return [score for score in paper if score.partition("/")[0] == MEAN] or list(paper)
 
 
 def numbers_of(preset: Preset, cell: Cell, macs: int, hours: float, done: Sequence[Done]) -> dict[str, object]:
@@ -94,6 +98,8 @@ def numbers_of(preset: Preset, cell: Cell, macs: int, hours: float, done: Sequen
         "row": cell.row.name,
         "case": cell.case,
         "reported": cell.row.paper.get(cell.case, {}),
+        "reported deviations": cell.row.deviations.get(cell.case, {}),
+        "misprints": {score: wrong for score in cell.row.paper.get(cell.case, {}) if (wrong := misprint(cell, score))},
         "MACs": macs,
         "estimated hours": hours,
         "finished": len(finished),

@@ -8,7 +8,7 @@ Settings that several presets share stand once in their file, by name; a preset,
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -17,6 +17,7 @@ from typing import Any
 from potluck.core.errors import ConfigError
 from potluck.core.plug import hint, unknown
 from potluck.series.compact import expanded, fleet_of
+from potluck.series.layers import merged
 from potluck.study.schema import NOWHERE, Table, fields_of, read_table
 
 PLACE = "potluck.presets"
@@ -51,6 +52,7 @@ class Preset:
     note: str = ""
     targets: dict[str, float] = field(default_factory=dict)  # case to the score that costs are counted up to
     part_of: str = ""  # the preset whose experiments these are, if it has them already
+    shows: tuple[str, ...] = ()  # the measures of each level to show where the paper has no numbers, if not `measure`
 
     @property
     def home(self) -> str:
@@ -106,6 +108,7 @@ class PresetText:
     measure: str | None = None  # that of the preset it is like, else "accuracy"
     note: str = ""
     targets: dict[str, float] = field(default_factory=dict)
+    shows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,44 +119,6 @@ class FileText:
     presets: tuple[PresetText, ...]
     settings: dict[str, Table] = field(default_factory=dict)
     levels: dict[str, float] = field(default_factory=dict)  # what names in `levels` of rows mean
-
-
-def merged(layers: Iterable[Table]) -> Table:
-    """Settings in layers: later ones win, key by key in each section.
-
-    A section or a value that names a thing is taken whole: options of one method are not those of another.
-    A value without a name adds options to the thing that was named before, or that is named later.
-
-    >>> merged([{"train": {"lr": 1, "clip": 0}, "method": {"name": "fedhm", "rho": 2}}, {"train": {"lr": 2}}])
-    {'train': {'lr': 2, 'clip': 0}, 'method': {'name': 'fedhm', 'rho': 2}}
-    >>> merged([{"method": {"name": "fedhm", "rho": 2}}, {"method": {"name": "flanc"}}])
-    {'method': {'name': 'flanc'}}
-    >>> merged([{"fleet": {"assignment": "blocks"}}, {"fleet": {"assignment": {"mix": "a2-b8"}}}])
-    {'fleet': {'assignment': {'name': 'blocks', 'mix': 'a2-b8'}}}
-    >>> merged([{"method": {"orthogonality": 0}}, {"method": {"name": "flanc"}}])
-    {'method': {'orthogonality': 0, 'name': 'flanc'}}
-    """
-    found: Table = {}
-    for layer in layers:
-        for section, value in layer.items():
-            before = found.get(section)
-            if (
-                not isinstance(value, Mapping)
-                or not isinstance(before, Mapping)
-                or ("name" in before and "name" in value)
-            ):
-                found[section] = value
-            else:
-                found[section] = {**before, **{key: optioned(before.get(key), value[key]) for key in value}}
-    return found
-
-
-def optioned(before: Any, value: Any) -> Any:
-    """A value, with what stood there if only one of them names a thing."""
-    old, new = ({"name": each} if isinstance(each, str) else each for each in (before, value))
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or ("name" in old) == ("name" in new):
-        return value
-    return {**old, **new}
 
 
 def read_file(text: str) -> list[Preset]:
@@ -191,8 +156,22 @@ def preset_of(text: PresetText, file: FileText) -> Preset:
                 raise ConfigError(f"row {row.name} of {text.name}: {unknown('case', name, cases)}")
     settings = settings_of(text, file)
     return Preset(
-        text.name, text.title, rows, cases, settings, file.paper, text.measure or "accuracy", text.note, text.targets
+        text.name,
+        text.title,
+        rows,
+        cases,
+        settings,
+        file.paper,
+        text.measure or "accuracy",
+        note_of(text.note),
+        text.targets,
+        shows=text.shows,
     )
+
+
+def note_of(*texts: str) -> str:
+    """A note in one line, however a file breaks it."""
+    return " ".join(word for text in texts for word in text.split())
 
 
 def row_of(text: RowText, file: FileText) -> Row:
@@ -212,8 +191,8 @@ def row_of(text: RowText, file: FileText) -> Row:
 def derived(text: PresetText, whole: Preset, file: FileText) -> Preset:
     """Some rows of another preset: its experiments, or such with other settings, of which no numbers are known."""
     rows = whole.rows if text.only is None else tuple(whole.row(name) for name in text.only)
-    note = " ".join(filter(None, [whole.note, text.note]))
-    part = replace(whole, name=text.name, title=text.title, rows=rows, note=note)
+    note, shows = note_of(whole.note, text.note), text.shows or whole.shows
+    part = replace(whole, name=text.name, title=text.title, rows=rows, note=note, shows=shows)
     if text.part_of:
         return replace(part, part_of=whole.part_of or whole.name)
     cases = cases_in(text, file) or whole.cases

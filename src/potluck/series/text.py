@@ -22,6 +22,7 @@ class Sheet:
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[Mapping[str, Any], ...]  # a row each, with full precision
+    notes: tuple[str, ...] = ()  # below the table
 
 
 def as_csv(sheet: Sheet) -> str:
@@ -49,6 +50,7 @@ def as_latex(sheet: Sheet) -> str:
     """What people read, for a paper that uses booktabs."""
     lines = [rf"\begin{{tabular}}{{l{'r' * (len(sheet.headers) - 1)}}}", r"\toprule", latex_row(sheet.headers)]
     lines += [r"\midrule", *map(latex_row, sheet.rows), r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par {latex(note)}" for note in sheet.notes]
     return "\n".join(lines)
 
 
@@ -70,7 +72,8 @@ def latex(text: str) -> str:
 def as_markdown(sheet: Sheet) -> str:
     """What people read, for a page of text."""
     lines = [sheet.headers, ("---",) * len(sheet.headers), *sheet.rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+    rows = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
+    return "\n".join(rows + [f"\n{note}" for note in sheet.notes])
 
 
 FORMATS: dict[str, Callable[[Sheet], str]] = {
