@@ -78,6 +78,7 @@ def test_a_reproduction_records_what_it_is_and_ends_with_the_papers_numbers_besi
         (["tiny", "--scale", "depth=0.5"], "it can cut rounds, clients, width"),
         (["tiny", "--seeds", "x"], "--seeds is 'x', but it should be different whole numbers, such as 0-2 or 0,3,5"),
         (["tiny", "--target", "0.8"], "--target is 0.8, but these rows of tiny have no costs up to a target"),
+        (["tiny", "--jobs", "0"], "--jobs is 0, but it should be 1 or more, the number of runs at a time"),
         (["tiny", "--format", "xml"], "there is no format 'xml'"),
         (["tiny", "--rows", "mnist.iid", "--data-dir", "."], "run `potluck data fetch mnist`"),
         (["tiny", "--data-dir", "nowhere"], "the data folder nowhere does not exist"),

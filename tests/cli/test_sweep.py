@@ -185,6 +185,7 @@ def test_results_of_another_version_are_refused(sweep, done):
         (["--grid", "data.source.recip=a,b"], "digits has no 'recip'; did you mean 'recipe'?"),
         (["--grid", "task.model.hiddn=[4],[8]"], "heterofl-cnn has no 'hiddn'; did you mean 'hidden'?"),
         (["--grid", "task.model.name=heterofl-cn"], "did you mean 'heterofl-cnn'?"),
+        (["--grid", "seed=0", "--jobs", "0"], "--jobs is 0, but it should be 1 or more"),
         (["--grid", "seed=0", "--out", "{config}"], "cannot write"),
         (["--grid", "seed=0", "--out", "/proc/potluck"], "cannot write"),
     ],

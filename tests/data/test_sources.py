@@ -66,7 +66,9 @@ def test_unknown_name_suggests_the_nearest():
 
 def test_no_data_folder_says_how_to_give_one(monkeypatch):
     monkeypatch.delenv("POTLUCK_DATA", raising=False)
-    with pytest.raises(DataError, match="set POTLUCK_DATA"):
+    with pytest.raises(
+        DataError, match=r"set POTLUCK_DATA .* --data-dir; `potluck data fetch mnist --data-dir FOLDER`"
+    ):
         sources.load("mnist")
 
 

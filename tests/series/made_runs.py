@@ -9,7 +9,8 @@ def record(round, scores, spent=(10, 5, 100, 1.0), **more):
     """A round's record: scores by level, and bytes down, bytes up, MACs and seconds."""
     down, up, macs, seconds = spent
     levels = {level: {"accuracy": score, "loss": None} for level, score in scores.items()}
-    figures = {"bytes_down": down, "bytes_up": up, "macs": macs, "seconds": seconds}
+    figures = {"bytes_down": down, "bytes_up": up, "macs": macs, "seconds_training": seconds}
+    figures["seconds"] = seconds + 100  # with scoring
     return {"round": round, "levels": levels, **figures, **more}
 
 

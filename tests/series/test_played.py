@@ -6,7 +6,8 @@ import pytest
 from made_runs import record, run
 
 from potluck.core.errors import RunError
-from potluck.series.played import MEAN, Played, runs_in
+from potluck.series.played import Played, runs_in
+from potluck.study.levels import MEAN
 
 CONFIG = """\
 name = "a"
@@ -111,7 +112,7 @@ SCORED = {"all": {"accuracy": 0.5}}
     [
         {"macs": "many"},
         {"bytes_up": None},
-        {"seconds": True},
+        {"seconds_training": True},
         {"levels": {}},
         {"levels": None},
         {"levels": {"all": 5}},

@@ -38,7 +38,7 @@ def played(scores: list[float], sent: int, macs: int) -> Played:
             "bytes_down": sent,
             "bytes_up": sent,
             "macs": macs,
-            "seconds": 1.0,
+            "seconds_training": 1.0,
         }
         for at, score in enumerate(scores, start=1)
     ]

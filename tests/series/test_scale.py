@@ -30,6 +30,41 @@ def test_a_share_of_the_clients_takes_the_same_share_of_the_cohort():
     assert scaled("clients=0.5", fleet={"clients": 100, "cohort": 0.1})["fleet"] == {"clients": 50, "cohort": 0.1}
 
 
+FLEET = {"clients": 100, "cohort": 10, "levels": {"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.2}}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "clients", "cohort"),
+    [
+        ("dynamic-all", 30, 4),
+        ({"name": "dynamic-all", "mix": {"a": 1, "b": 3}}, 30, 3),
+        ("dynamic", 30, 3),
+        ("my.module:dealt", 30, 3),
+    ],
+)
+def test_a_cohort_has_room_for_all_levels_where_each_must_be_in_it(assignment, clients, cohort):
+    fleet = scaled("clients=0.3", fleet={**FLEET, "assignment": assignment})["fleet"]
+    assert (fleet["clients"], fleet["cohort"]) == (clients, cohort)
+
+
+def test_a_cohort_that_is_a_share_has_room_for_all_levels_too():
+    fleet = {**FLEET, "assignment": "dynamic-all", "cohort": 0.1}
+    assert scaled("clients=0.5", fleet=fleet)["fleet"]["cohort"] == 0.1
+    assert scaled("clients=0.3", fleet=fleet)["fleet"]["cohort"] == 4
+    assert scaled("clients=0.01", fleet=fleet)["fleet"]["clients"] == 4
+
+
+def test_milestones_stay_apart_while_there_is_room():
+    def milestones(share):
+        return scaled(share, task={"model": "rnn", "rounds": 160}, train={"milestones": [100, 150]})["train"][
+            "milestones"
+        ]
+
+    assert (milestones("0.1"), milestones("0.025"), milestones("0.02")) == ([10, 15], [2, 3], [1, 2])
+    with pytest.raises(ConfigError, match="scale leaves 2 of 160 rounds, but milestones at 100, 150 need at least 3"):
+        milestones("0.0125")
+
+
 def test_the_usual_cohort_is_scaled_as_one_that_is_given():
     assert scaled("clients=0.5", fleet={"clients": 100})["fleet"] == {"clients": 50, "cohort": 5}
 
@@ -72,7 +107,11 @@ def test_it_says_what_it_cuts():
     st.floats(1e-6, 1, exclude_min=True),
 )
 def test_a_scaled_schedule_keeps_its_shape(rounds, milestones, share):
-    task = {"model": "rnn", "rounds": rounds}
+    task, inside = {"model": "rnn", "rounds": rounds}, {each for each in milestones if each < rounds}
+    if len(inside) >= max(1, round(rounds * share)):
+        with pytest.raises(ConfigError, match="keep more rounds"):
+            scaled(f"rounds={share!r}", task=task, train={"milestones": milestones})
+        return
     found = scaled(f"rounds={share!r}", task=task, train={"milestones": milestones})
     fewer, moved = found["task"]["rounds"], found["train"]["milestones"]
     assert 1 <= fewer <= rounds
@@ -80,9 +119,10 @@ def test_a_scaled_schedule_keeps_its_shape(rounds, milestones, share):
     assert moved == sorted(moved)
     assert all(milestone >= 1 for milestone in moved)
     for before, after in zip(milestones, moved, strict=True):
-        assert abs(after - before * fewer / rounds) <= 1
-        if before < rounds and fewer > 1:
-            assert after < fewer
+        assert abs(after - before * fewer / rounds) <= len(milestones)
+        assert (after < fewer) == (before < rounds)
+    apart = {after for before, after in zip(milestones, moved, strict=True) if before < rounds}
+    assert len(apart) == len(inside)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def refused(folder, *overrides, text=SMALL):
         ("name=\udcff", "name has the text '\\udcff'"),
         (f"fleet.levels.{'l' * 300}=0.5", "[fleet] levels has 'lll"),
         ('fleet.levels={ "a/b" = 0.5 }', "[fleet] levels has 'a/b', but a level gives files their names"),
+        ("fleet.levels={ mean = 0.5 }", "[fleet] levels has 'mean', but tables call the mean over all levels so"),
         ("fleet.assignment={ name = 'fixed', mix = { big = 1e308, small = 1e308 } }", "mix has the shares"),
         (f"fleet.assignment={{ name = 'fixed', mix = 'a{'9' * 5000}' }}", "mix is 'a999"),
         ("task.model.hidden=[0]", "[task.model] hidden.0 is 0, but it should be greater than or equal to 1"),

@@ -16,7 +16,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(envvar="POTLUCK_DATA", help="the folder that holds your data sets"),
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="how many runs at a time; the cores are divided among them")]
+Jobs = Annotated[int, typer.Option(help="how many runs at a time; the cores are divided among them")]
 Format = Annotated[
     str | None, typer.Option("--format", metavar="FORMAT", help="csv, json, latex or markdown instead of a table")
 ]

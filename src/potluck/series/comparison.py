@@ -10,10 +10,11 @@ from typing import Any, Literal
 from potluck.core.errors import ConfigError, RunError
 from potluck.series.costs import at_budget, equal_budget, to_reach
 from potluck.series.groups import Group, Spread, grouped
-from potluck.series.played import MEAN, SPENT, Played
+from potluck.series.played import SPENT, Played
 from potluck.series.text import Sheet
 from potluck.study.files import is_number
 from potluck.study.headline import ACCURACY
+from potluck.study.levels import MEAN
 
 Part = Literal["scores", "equal", "target"]
 """Which table it is in on a terminal: how good models are, how good at an equal cost, what a target cost."""

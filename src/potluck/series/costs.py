@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from potluck.series.played import MEAN, Played
+from potluck.series.played import Played
 from potluck.study.best import sign
+from potluck.study.levels import MEAN
 
 
 def at_budget(run: Played, what: str, budget: float, level: str = MEAN) -> float | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from potluck.core.errors import RunError
-from potluck.series.played import MEAN
 from potluck.series.preset import Preset, presets
 from potluck.series.price import price
 from potluck.series.reproduction import Cell, cells_of
@@ -16,6 +15,7 @@ from potluck.series.text import Sheet
 from potluck.study.config import parse_config
 from potluck.study.files import is_number
 from potluck.study.journal import read_records
+from potluck.study.levels import MEAN
 from potluck.study.record import RunDirectory
 from potluck.study.schema import Origin
 from potluck.study.seal import section

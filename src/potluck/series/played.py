@@ -14,6 +14,7 @@ from potluck.study.best import best_record, score_in
 from potluck.study.comparing import flat
 from potluck.study.files import is_number
 from potluck.study.headline import has_scores, headline_of, shown_scores
+from potluck.study.levels import MEAN
 from potluck.study.record import RunDirectory
 from potluck.study.seal import OLD
 from potluck.study.watchers import Record
@@ -21,11 +22,9 @@ from potluck.study.watchers import Record
 SPENT: dict[str, tuple[str, ...]] = {
     "bytes": ("bytes_down", "bytes_up"),
     "MACs": ("macs",),
-    "seconds": ("seconds",),
+    "seconds": ("seconds_training",),
 }
-"""What a federation spends, by the figures of a round that count it. Scoring is not in the bytes."""
-
-MEAN = "mean"  # over the levels
+"""What a federation spends, by the figures of a round that count it: for training, not for scoring."""
 
 
 def runs_inside(path: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from potluck.core.checkpoint import write_atomically
-from potluck.core.errors import RunError
+from potluck.core.errors import ConfigError, RunError
 from potluck.core.threads import cores
 from potluck.series.entry import Stage
 from potluck.study.config import write_toml
@@ -35,6 +35,10 @@ class Manner:
     jobs: int = 1  # runs at a time
     trust: bool = False
     data_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise ConfigError(f"--jobs is {self.jobs}, but it should be 1 or more, the number of runs at a time")
 
 
 @dataclass

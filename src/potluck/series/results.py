@@ -9,12 +9,13 @@ from typing import Any
 from potluck.core.errors import ConfigError
 from potluck.series.comparison import require_target
 from potluck.series.groups import Spread
-from potluck.series.played import MEAN, Played
+from potluck.series.played import Played
 from potluck.series.preset import Preset
 from potluck.series.reproduction import Cell, saves, whole_of
 from potluck.series.savings import SAVED, saved
 from potluck.series.text import Sheet
 from potluck.study.headline import ACCURACY
+from potluck.study.levels import MEAN
 
 Runs = Mapping[str, Sequence[Played]]
 """The finished runs of each cell, by the cell's name."""

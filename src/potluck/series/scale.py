@@ -11,8 +11,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from potluck.core.errors import ConfigError
+from potluck.core.plug import is_path
+from potluck.core.server import cohort_size
+from potluck.data.assignment import assignment_named
+from potluck.data.mix import shares_of
 from potluck.models.catalogue import find_model
-from potluck.study.config import name_and_options
+from potluck.study.config import name_and_options, name_of, options_of
+from potluck.study.levels import make_levels
 from potluck.study.schema import Table, shown
 from potluck.study.settings import FleetSection
 
@@ -80,7 +85,8 @@ def fewer_rounds(table: Table, share: float) -> Table:
     if "evaluate_every" in task:
         task["evaluate_every"] = at_least_one(task["evaluate_every"] * share)
     if train.get("milestones"):
-        train["milestones"] = [moved(milestone, before, rounds) for milestone in train["milestones"]]
+        places = moved(train["milestones"], before, rounds)
+        train["milestones"] = [places[milestone] for milestone in train["milestones"]]
     if isinstance(train.get("schedule"), list):
         train["schedule"] = [factor_at(train["schedule"], round * before // rounds) for round in range(rounds)]
     if train.get("warmup"):
@@ -88,10 +94,20 @@ def fewer_rounds(table: Table, share: float) -> Table:
     return {**table, "task": task, "train": train}
 
 
-def moved(milestone: int, before: int, rounds: int) -> int:
-    """A milestone in a run of fewer rounds: where the rate fell before the end, it still does if there is room."""
-    latest = max(1, rounds - 1) if milestone < before else milestone
-    return min(at_least_one(milestone * rounds / before), latest)
+def moved(milestones: Sequence[int], before: int, rounds: int) -> dict[int, int]:
+    """Where milestones are in a run of fewer rounds: those before the end stay there, and apart from each other."""
+    different = sorted(set(milestones))
+    inside = [milestone for milestone in different if milestone < before]
+    if len(inside) >= rounds:
+        raise ConfigError(
+            f"scale leaves {rounds} of {before} rounds, but milestones at {', '.join(map(str, inside))} need at least "
+            f"{len(inside) + 1}; keep more rounds"
+        )
+    places = {milestone: at_least_one(milestone * rounds / before) for milestone in different}
+    for at, milestone in enumerate(inside):
+        earliest = places[inside[at - 1]] + 1 if at else 1
+        places[milestone] = min(max(places[milestone], earliest), rounds - len(inside) + at)
+    return places
 
 
 def factor_at(factors: Sequence[float], round: int) -> float:
@@ -100,13 +116,25 @@ def factor_at(factors: Sequence[float], round: int) -> float:
 
 
 def fewer_clients(table: Table, share: float) -> Table:
-    """A share of the clients, and of those that take part in a round; they divide all examples among them."""
+    """A share of the clients, and of those that take part in a round; as many as there must be of them at least."""
     fleet = {**table["fleet"]}
-    fleet["clients"] = at_least_one(fleet["clients"] * share)
+    least = least_cohort(fleet)
+    fleet["clients"] = clients = max(least, at_least_one(fleet["clients"] * share))
     cohort = fleet.get("cohort", FleetSection.cohort)
     if isinstance(cohort, int):
-        fleet["cohort"] = at_least_one(cohort * share)
+        fleet["cohort"] = max(least, at_least_one(cohort * share))
+    elif cohort_size(cohort, clients) < least:
+        fleet["cohort"] = least
     return {**table, "fleet": fleet}
+
+
+def least_cohort(fleet: Table) -> int:
+    """How many clients must take part in a round: one of each level, if all levels have to be there."""
+    assignment = fleet.get("assignment", FleetSection.assignment)
+    name = name_of(assignment)
+    if is_path(name) or not assignment_named(name).per_cohort:
+        return 1
+    return int(shares_of(options_of(assignment).get("mix"), make_levels(fleet["levels"])).count_nonzero())
 
 
 def narrower(model: Table, share: float) -> list[int]:

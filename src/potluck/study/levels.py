@@ -19,6 +19,8 @@ from potluck.study.schema import shown
 
 LONGEST_NAME = 50  # characters of up to four bytes: a file's name, with what is put before and after, has 255 bytes
 
+MEAN = "mean"  # what tables call the mean over all levels
+
 
 def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:
     """Levels from names and ratios, each ratio in (0, 1]."""
@@ -30,6 +32,8 @@ def make_levels(levels: Mapping[str, float]) -> tuple[Level, ...]:
                 f"levels has {shown(name)}, but a level gives files their names: use letters, digits, - and _, "
                 f"{LONGEST_NAME} of them at most"
             )
+        if name == MEAN:
+            raise ConfigError(f"levels has '{MEAN}', but tables call the mean over all levels so; choose another name")
         if not 0 < ratio <= 1:
             raise ConfigError(f"level '{name}' has the ratio {ratio!r}, but it should be above 0 and at most 1")
     return tuple(Level(name, float(ratio)) for name, ratio in levels.items())

@@ -12,11 +12,14 @@ from potluck.data.sources.source import Layout, Source
 VARIABLE = "POTLUCK_DATA"
 
 
-def data_folder(root: Path | str | None) -> Path:
+def data_folder(root: Path | str | None, wanted: str = "NAME") -> Path:
     """The folder to look in: the one given, else the one the environment names."""
     chosen = root if root is not None else os.environ.get(VARIABLE)
     if not chosen:
-        raise DataError(f"no data folder is given: set {VARIABLE} to the folder that holds your data sets")
+        raise DataError(
+            f"no data folder is given: set {VARIABLE} to the folder that holds your data sets, or give it with "
+            f"--data-dir; `potluck data fetch {wanted} --data-dir FOLDER` downloads into it"
+        )
     folder = Path(chosen).expanduser()
     if not folder.is_dir():
         raise DataError(f"the data folder {folder} does not exist")
@@ -30,7 +33,7 @@ def missing(layout: Layout, root: Path) -> list[str]:
 
 def locate(source: Source, root: Path | str | None) -> tuple[Layout, Path]:
     """The first layout that is complete, and the folder it is in."""
-    folder = source.home or data_folder(root)
+    folder = source.home or data_folder(root, source.about.name)
     for layout in source.layouts:
         if not missing(layout, folder):
             return layout, folder / layout.folder
