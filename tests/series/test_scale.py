@@ -1,11 +1,17 @@
 """Smaller scales keep an experiment's shape."""
 
+import inspect
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import ConfigError
+from potluck.models.catalogue import catalogue
 from potluck.series.scale import Scale
+
+DOCS = Path(__file__).parents[2] / "docs" / "many-runs.md"
 
 PAPER = {
     "task": {"model": {"name": "heterofl-cnn", "hidden": [64, 128]}, "rounds": 200, "evaluate_every": 5},
@@ -78,6 +84,12 @@ def test_width_takes_a_share_of_given_and_of_usual_channels():
 def test_a_network_without_such_channels_cannot_be_narrower():
     with pytest.raises(ConfigError, match="vit-small has no channels to choose"):
         scaled("width=0.5", task={"model": "vit-small", "rounds": 2})
+
+
+def test_many_runs_md_names_the_networks_that_can_be_narrower():
+    (line,) = (line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| `width=0.25`"))
+    named = {name for name in catalogue() if f"`{name}`" in line}
+    assert named == {name for name, make in catalogue().items() if "hidden" in inspect.signature(make).parameters}
 
 
 def test_factors_for_each_round_keep_their_places():
