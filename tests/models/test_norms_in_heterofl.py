@@ -49,7 +49,7 @@ def played(folder: Path, *overrides: str) -> Result:
     return execute(from_config(config), make_engine("serial"), config.resolved(), None, False, None)
 
 
-@pytest.mark.parametrize("masking", ["zero", "-inf", "off"])
+@pytest.mark.parametrize("masking", ["zero", pytest.param("-inf", marks=pytest.mark.slow), "off"])
 @pytest.mark.parametrize("scaler", ["true", "false"])
 @pytest.mark.parametrize("norm", get_args(Norm))
 def test_a_round_stays_finite(tmp_path: Path, norm: str, scaler: str, masking: str) -> None:

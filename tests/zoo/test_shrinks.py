@@ -69,7 +69,7 @@ def same(one: Tensors, other: Tensors) -> bool:
     )
 
 
-@EACH_WIDTH
+@pytest.mark.parametrize("width", [pytest.param(0.5, marks=pytest.mark.slow), 0.25])
 @pytest.mark.parametrize(
     "training", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["training", "evaluation"]
 )
