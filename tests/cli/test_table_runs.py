@@ -108,6 +108,18 @@ def test_costs_and_partition_need_no_classes(potluck, config, tmp_path):
     assert not (tmp_path / "who.svg").exists()
 
 
+@pytest.mark.parametrize(
+    ("grid", "says"),
+    [("data.source.target=price,prise", "'prise'"), ("data.source.owner=shop,sho", "'sho'")],
+)
+def test_a_sweep_reads_its_tables_before_anything_runs(potluck, config, tmp_path, grid, says):
+    told = potluck("sweep", config, "--trust", "--grid", grid, "--out", tmp_path / "sweep")
+    assert told.code == 2
+    (line,) = told.err.splitlines()
+    assert says in line
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_yes_and_no_have_a_skew(potluck, config, tmp_path):
     table = tmp_path / "rows.csv"
     header, *lines = table.read_text().splitlines()

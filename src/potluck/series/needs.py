@@ -8,7 +8,6 @@ from pathlib import Path
 from potluck.core.errors import DataError
 from potluck.core.plug import is_path
 from potluck.data import sources
-from potluck.data.readers.files import open_file
 from potluck.data.sources.table import NAME as TABLE
 from potluck.data.sources.table import load_table
 from potluck.models.catalogue import find_model
@@ -45,12 +44,7 @@ def require_there(name: str, options: Table, setting: str, data_dir: Path | None
     """Refuse data that are not there."""
     load = load_table if name == TABLE else sources.load
     options_of_ours(load, options, f"data.{setting}", name, NOWHERE)
-    if name != TABLE:
+    if name == TABLE:
+        load_table(**options)  # whether it has these columns, and what is in them, shows when it is read
+    else:
         sources.find(name, data_dir)
-    for path in tables_of(options):
-        open_file(path).close()
-
-
-def tables_of(options: Table) -> Iterator[Path]:
-    """The files that a table's options name."""
-    return (Path(options[key]) for key in ("path", "test") if isinstance(options.get(key), str))
