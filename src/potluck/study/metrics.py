@@ -32,6 +32,7 @@ from potluck.study.headline import ACCURACY, COUNT
 from potluck.study.schema import shown
 
 FEW = (2, 3)  # examples on which it shows whether a function gives a number for each or one for all
+SCORED = ("torchmetrics.classification", "torchmetrics.regression")  # that take what metrics by name take
 JOINED = ("dim_zero_sum", "dim_zero_max", "dim_zero_min", "dim_zero_cat")  # torchmetrics' names for how states are
 PERPLEXITY = "perplexity"
 Maker = Callable[[Goal, int, int], Any]
@@ -148,7 +149,16 @@ def streamed(metric: Any, name: str) -> Measure:
             "metric with full_state_update = False, whose states are sums, maxima, minima or lists; or give a function "
             "of (outputs, targets) that computes it, and it is called once with everything"
         )
-    return Streamed(metric)
+    return Streamed(metric, raw=not takes_scored(metric))
+
+
+def takes_scored(metric: Any) -> bool:
+    """Whether a metric takes probabilities, or numbers, with a row for each target that counts.
+
+    Metrics of classification would take logits, too, but take those for probabilities of which all in a batch happen to
+    lie between 0 and 1. An `update` of the user's is handed what a function is.
+    """
+    return str(type(metric).update.__module__).startswith(SCORED)
 
 
 def has_joined_states(metric: Any) -> bool:
