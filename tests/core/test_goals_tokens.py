@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -39,6 +40,42 @@ def test_hidden_tokens_are_those_that_the_inputs_do_not_show() -> None:
     hidden = SHOWN == MASK
     assert sums["masked_accuracy"][1] == 2
     assert mean_of(sums, "masked_loss") == pytest.approx(float(F.cross_entropy(LOGITS[hidden], TOKENS[hidden])))
+
+
+ATTENTION = torch.ones_like(SHOWN)
+KINDS = torch.zeros_like(SHOWN)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"input_ids": SHOWN},
+        {"attention_mask": ATTENTION, "input_ids": SHOWN, "token_type_ids": KINDS},
+        {"tokens": SHOWN, "mask": ATTENTION.bool(), "weights": ATTENTION.float(), "lengths": torch.tensor([3, 3])},
+        (SHOWN, ATTENTION.float()),
+        [SHOWN],
+    ],
+    ids=["a dictionary", "of transformers", "the only whole numbers", "a tuple", "a list"],
+)
+def test_tokens_are_found_among_several_inputs(inputs: Any) -> None:
+    assert MaskedTokens().sums(LOGITS, inputs, TOKENS) == MaskedTokens().sums(LOGITS, SHOWN, TOKENS)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"tokens": SHOWN, "mask": ATTENTION},
+        (SHOWN, KINDS),
+        {"embedded": LOGITS},
+        {"input_ids": SHOWN[:, :2], "attention_mask": ATTENTION},
+        SHOWN.float(),
+    ],
+    ids=["two", "two in order", "none", "another shape", "no whole numbers"],
+)
+def test_nothing_is_said_of_hidden_tokens_if_it_is_not_clear_which_they_are(inputs: Any) -> None:
+    found, known = MaskedTokens().sums(LOGITS, inputs, TOKENS), MaskedTokens().sums(LOGITS, SHOWN, TOKENS)
+    assert found == {name: pair for name, pair in known.items() if not name.startswith("masked")}
+    assert "masked_accuracy" not in MaskedTokens(F.multi_margin_loss).sums(LOGITS, inputs, TOKENS)
 
 
 def test_hidden_tokens_are_those_that_have_targets_if_the_others_have_none() -> None:

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from potluck.core.errors import DataError
 from potluck.core.goals.goal import Goal, Score, Sums
+from potluck.core.inputs import tensors_of
 
+INPUT_IDS = "input_ids"  # what networks of transformers call tokens
 IGNORED = -100  # PyTorch's target for what does not count, such as padding
 
 
@@ -120,15 +122,15 @@ class MaskedTokens(Classes):
     def sums(self, outputs: Tensor, inputs: Any, targets: Tensor) -> Sums:
         """The same also over hidden tokens alone, if the inputs show which these are."""
         sums = super().sums(outputs, inputs, targets)
-        shown = isinstance(inputs, Tensor) and inputs.shape == targets.shape
-        hidden = (inputs != targets) & (targets != IGNORED) if shown else targets != IGNORED
-        right, count = outputs.argmax(-1) == targets, int(hidden.sum())
-        sums["masked_accuracy"] = float(right[hidden].sum()), count
-        if self.criterion is not None:
-            return sums  # only cross-entropy makes perplexities
-        losses = self.losses(outputs, targets)
-        sums["masked_loss"] = float(losses[hidden].double().sum()), count
-        sums["paper_perplexity"] = heterofl_perplexity(losses), len(losses)
+        losses = self.losses(outputs, targets) if self.criterion is None else None  # the user's make no perplexities
+        if (tokens := tokens_in(inputs, targets)) is not None:
+            hidden = (tokens != targets) & (targets != IGNORED)
+            right, count = outputs.argmax(-1) == targets, int(hidden.sum())
+            sums["masked_accuracy"] = float(right[hidden].sum()), count
+            if losses is not None:
+                sums["masked_loss"] = float(losses[hidden].double().sum()), count
+        if losses is not None:
+            sums["paper_perplexity"] = heterofl_perplexity(losses), len(losses)
         return sums
 
     def derived(self, means: Mapping[str, float]) -> Score:
@@ -136,6 +138,17 @@ class MaskedTokens(Classes):
             return {}
         kinds = {"loss": "perplexity", "masked_loss": "masked_perplexity"}
         return {kinds[name]: perplexity(mean) for name, mean in means.items() if name in kinds}
+
+
+def tokens_in(inputs: Any, targets: Tensor) -> Tensor | None:
+    """The tokens that a network is shown: its input_ids, or else the only whole numbers shaped like the targets."""
+    named = isinstance(inputs, Mapping) and INPUT_IDS in inputs
+    found = [
+        tensor
+        for tensor in tensors_of(inputs[INPUT_IDS] if named else inputs)
+        if tensor.shape == targets.shape and not tensor.is_floating_point() and tensor.dtype is not torch.bool
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def heterofl_perplexity(losses: Tensor) -> float:
