@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from small_experiment import SMALL, write_config
 from small_tasks import ANSWERS, CLASSES, INPUTS, LABELS, NUMBERS, net, of_kind, run, squared
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
 import potluck
 from potluck.cli import outcome
@@ -176,12 +176,25 @@ def test_bad_metrics(metrics: Any, says: str) -> None:
         ("classes", torch.full((64,), -100), "^data: every label is -100, which stands for what does not count"),
         ("binary", ANSWERS + 1, "^data: a target is 2, but for the task 'binary' it should be 0 or 1$"),
         ("multi-label", ANSWERS, "^data: targets have shape .*, but for the task 'multi-label' each example needs"),
+        (
+            "pixels",
+            CLASSES,
+            "^data: each example has one target, but the task 'pixels' needs one for each pixel; if",
+        ),
+        ("masked-tokens", CLASSES, "^data: each example has one target, but the .* needs one for each position; if an"),
         ("multi-label", LABELS + 1, "^data: a target is 2, but for the task 'multi-label' it should be 0 or 1$"),
     ],
 )
 def test_targets_of_the_wrong_kind(kind: str, targets: Tensor, says: str) -> None:
     with pytest.raises(DataError, match=says):
-        run(**{**of_kind(kind), "data": (INPUTS, targets)})
+        run(model=net(), data=(INPUTS, targets), task=kind)
+
+
+@pytest.mark.parametrize("kind", ["pixels", "masked-tokens"])
+def test_one_target_per_example_where_there_should_be_several_also_in_lazy_items(kind: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(collect, "MOST_BYTES", 0)
+    with pytest.raises(DataError, match=f"^data: each example has one target, but the task '{kind}'"):
+        run(data=TensorDataset(INPUTS, CLASSES), task=kind)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,11 @@ def fitted(examples: Examples, goal: Goal, what: str) -> Examples:
         )
     convert = partial(goal.targets, what=what)
     known = mapped(lambda column: converted(column, convert), given)
+    if goal.target_per and isinstance(known, Tensor) and known.dim() < 2:
+        raise DataError(
+            f"{what}: each example has one target, but the task '{goal.name}' needs one for each {goal.target_per}; if "
+            "an example has one class, let the task be 'classes'"
+        )
     if isinstance(examples, Arrays):
         return replace(examples, targets=known)
     inputs, targets = examples.made_up

@@ -96,6 +96,7 @@ class Pixels(Classes):
     """The class of every pixel: logits come as (examples, classes, height, width), as PyTorch's losses take them."""
 
     name: ClassVar[str] = "pixels"
+    target_per: ClassVar[str] = "pixel"
 
     def outputs(self, output: object) -> Tensor:
         found: Tensor = super().outputs(output)
@@ -117,6 +118,7 @@ class MaskedTokens(Classes):
     """The tokens that are hidden in a sequence. Targets are all tokens, or -100 for those that are not hidden."""
 
     name: ClassVar[str] = "masked-tokens"
+    target_per: ClassVar[str] = "position"
     means: ClassVar[tuple[str, ...]] = ("accuracy", "loss", "masked_accuracy", "masked_loss", "paper_perplexity")
 
     def sums(self, outputs: Tensor, inputs: Any, targets: Tensor) -> Sums:

@@ -34,6 +34,7 @@ class Goal(ABC):
     name: ClassVar[str]
     softmax: ClassVar[bool] = False  # one of several classes is chosen, by logits with the classes last
     labelled: ClassVar[bool] = False  # an example may have one class, by which it can be dealt out to clients
+    target_per: ClassVar[str] = ""  # the part of an example that has a target of its own, if there are several
     means: ClassVar[tuple[str, ...]] = ("loss",)  # the measures that `sums` adds up, the most telling first
     metrics: ClassVar[
         tuple[str, ...]
