@@ -81,6 +81,31 @@ def test_bad_losses(loss: Any) -> None:
         run(**{**of_kind("own"), "loss": loss})
 
 
+def of_large_batches(outputs: Tensor, targets: Tensor) -> Tensor:
+    """One number for the two examples that a loss is tried on, and several for more."""
+    each = (outputs.flatten() - targets).square()
+    return each if len(each) > 2 else each.mean()
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape"),
+    [
+        ({"step": "plain"}, 8),
+        ({"step": "stacked-2"}, 8),
+        ({"engine": "local", "workers": 2}, 8),
+        ({"train": {"batch_size": 4, "accumulate": 2, "epochs": 1}}, 4),
+        ({"test": 0.2}, 13),
+    ],
+    ids=["alone", "stacked", "in workers", "accumulated", "scored"],
+)
+@pytest.mark.parametrize("task", [None, "regression"])
+def test_a_loss_that_gives_several_numbers_for_larger_batches(task: str | None, settings: Any, shape: Any) -> None:
+    few = {"train": {"batch_size": 8, "epochs": 1}, "test": (INPUTS[:2], NUMBERS[:2])}
+    says = rf"^loss gives a tensor of shape \({shape},\), but it should give one number, such as its mean$"
+    with pytest.raises(ConfigError, match=says):
+        run(**{**of_kind("own"), **few, **settings, "loss": of_large_batches, "task": task, "rounds": 1})
+
+
 @pytest.mark.parametrize("loss", ["vector", "failing", "not_a_number", "without_gradient"])
 def test_a_config_with_a_bad_loss_ends_with_exit_code_2(
     loss: str, tmp_path: Any, capsys: Any, monkeypatch: Any

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from potluck.core.batches import batch_sizes
+from potluck.core.goals.goal import scalar
 from potluck.core.mixed import lowered
 from potluck.core.optimizers import make
 from potluck.core.types import Batch, Phase, Train
@@ -134,10 +135,10 @@ def fit(net: nn.Module, phase: Phase, stream: Iterable[Batch], train: Train) -> 
         for batch in stream:
             optimizer.zero_grad()
             if train.accumulate == 1:
-                phase.loss(net, batch, phase.extra).backward()
+                scalar(phase.loss(net, batch, phase.extra)).backward()
             else:
                 for piece, share in pieces(batch, train.batch_size):
-                    (phase.loss(net, piece, phase.extra) * share).backward()
+                    (scalar(phase.loss(net, piece, phase.extra)) * share).backward()
             if train.clip:
                 nn.utils.clip_grad_norm_(trained, train.clip)
             optimizer.step()

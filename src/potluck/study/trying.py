@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +9,7 @@ from potluck.core.blame import foreign_failure
 from potluck.core.data import Examples, evenly_spaced
 from potluck.core.errors import ConfigError, PotluckError
 from potluck.core.evaluate import score_of, tally_over
-from potluck.core.goals.goal import Goal
+from potluck.core.goals.goal import Goal, scalar
 from potluck.core.goals.named import GOALS
 from potluck.core.goals.own import Own
 from potluck.core.inputs import call
@@ -28,7 +26,7 @@ def try_loss(goal: Goal, net: nn.Module, train: Examples) -> None:
     inputs, targets = evenly_spaced(train, FEW).take(torch.arange(min(FEW, len(train))))
     outputs = goal.outputs(call(net.eval(), inputs))
     try:
-        found = goal.loss(outputs, targets)
+        found = scalar(goal.loss(outputs, targets))
     except PotluckError:
         raise
     except Exception as error:
@@ -37,12 +35,8 @@ def try_loss(goal: Goal, net: nn.Module, train: Examples) -> None:
         raise ConfigError(f"loss gives {problem}")
 
 
-def obstacle(found: Any) -> str:
-    """What is wrong with what a loss gave; empty if nothing is."""
-    if not isinstance(found, Tensor):
-        return f"a {type(found).__name__}, but it should give a tensor of one number, from which gradients are computed"
-    if found.numel() != 1:
-        return f"a tensor of shape {tuple(found.shape)}, but it should give one number, such as its mean"
+def obstacle(found: Tensor) -> str:
+    """What is wrong with the number that a loss gave; empty if nothing is."""
     if not bool(torch.isfinite(found)):
         return f"{float(found.detach()):g} with the network's first weights; nothing can be learned from that"
     if not found.requires_grad:

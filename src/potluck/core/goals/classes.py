@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.core.errors import DataError
-from potluck.core.goals.goal import Goal, Score, Sums
+from potluck.core.goals.goal import Goal, Score, Sums, scalar
 from potluck.core.inputs import tensors_of
 
 INPUT_IDS = "input_ids"  # what networks of transformers call tokens
@@ -51,7 +51,7 @@ class Classes(Goal):
         if self.criterion is None:
             loss = float(self.losses(outputs, targets).double().sum())
         else:
-            loss = float(self.loss(outputs, targets)) * count if count else 0.0
+            loss = float(scalar(self.loss(outputs, targets))) * count if count else 0.0
         return {"accuracy": (float(right), count), "loss": (loss, count)}
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
+from potluck.core.errors import ConfigError
 from potluck.core.inputs import call
 from potluck.core.logits import logits_of
 
@@ -23,6 +24,20 @@ Sums = dict[str, tuple[float, int]]
 
 Score = dict[str, float]
 """Measures by name."""
+
+
+def scalar(loss: Any) -> Tensor:
+    """A loss, if it is one number. Every batch asks: for larger ones a loss of the user's may give several."""
+    if not isinstance(loss, Tensor):
+        raise ConfigError(
+            f"loss gives a {type(loss).__name__}, but it should give a tensor of one number, from which gradients are "
+            "computed"
+        )
+    if loss.numel() != 1:
+        raise ConfigError(
+            f"loss gives a tensor of shape {tuple(loss.shape)}, but it should give one number, such as its mean"
+        )
+    return loss
 
 
 @dataclass(frozen=True)

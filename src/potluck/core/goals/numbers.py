@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.core.errors import DataError
-from potluck.core.goals.goal import Goal, Sums
+from potluck.core.goals.goal import Goal, Sums, scalar
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OneByOne(Goal):
         count = targets.numel()
         if self.criterion is None:
             return {"loss": (float(self.each(outputs, targets).double().sum()), count)}
-        return {"loss": (float(self.criterion(outputs, targets)) * count, count)}
+        return {"loss": (float(scalar(self.criterion(outputs, targets))) * count, count)}
 
     def obstacle(self, outputs: Tensor, targets: Tensor, classes: int) -> str:
         found, wanted = paired(outputs, targets)

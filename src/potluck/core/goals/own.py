@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from potluck.core.goals.goal import Goal, Sums
+from potluck.core.goals.goal import Goal, Sums, scalar
 from potluck.core.inputs import count_in
 
 
@@ -26,7 +26,7 @@ class Own(Goal):
 
     def sums(self, outputs: Any, inputs: Any, targets: Any) -> Sums:
         count = count_in(inputs)
-        return {"loss": (float(self.loss(outputs, targets)) * count, count)}
+        return {"loss": (float(scalar(self.loss(outputs, targets))) * count, count)}
 
     def scored(self, outputs: Any, targets: Any) -> tuple[Any, Any]:
         return outputs, targets

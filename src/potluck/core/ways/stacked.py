@@ -16,6 +16,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from potluck.core.errors import ConfigError
 from potluck.core.fit import optimizer_of, pieces
+from potluck.core.goals.goal import scalar
 from potluck.core.inputs import Inputs
 from potluck.core.mixed import require_precise
 from potluck.core.types import Batch, Loss, Phase, Tensors, Train
@@ -31,7 +32,7 @@ class Lossy(nn.Module):
         self.loss = loss
 
     def forward(self, batch: Batch, extra: Tensors) -> Tensor:
-        return self.loss(self.net, batch, extra)
+        return scalar(self.loss(self.net, batch, extra))  # several of each client would be added up
 
 
 def stack(states: Sequence[Mapping[str, Tensor]]) -> Tensors:
