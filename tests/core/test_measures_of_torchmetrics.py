@@ -130,6 +130,28 @@ def test_a_metric_that_cannot_be_put_together_from_pieces_is_refused(metric: Any
         task_of(Regression(), NUMBERS, {"own": metric})
 
 
+@pytest.mark.parametrize(
+    ("metric", "says"),
+    [
+        (classification.MulticlassConfusionMatrix(KINDS), r"a tensor of shape \(7, 7\)"),
+        (classification.MulticlassAccuracy(KINDS, average=None), r"a tensor of shape \(7,\)"),
+        (classification.MulticlassROC(KINDS, thresholds=5), "a tuple"),
+    ],
+)
+def test_a_metric_that_gives_several_numbers_is_refused(metric: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^the metric 'own' gives {says} for all examples, but it should give one"):
+        at_once(task_of(Classes(), CLASSES, {"own": metric}, KINDS), CLASSES)
+
+
+@pytest.mark.parametrize("kind", [classification.MulticlassF1Score, torchmetrics.Accuracy, Furthest])
+def test_a_class_is_no_metric_but_its_instances_are(kind: type) -> None:
+    name = kind.__name__
+    with pytest.raises(
+        ConfigError, match=rf"^the metric 'own' is the class {name}; give an instance of it, as in {name}\("
+    ):
+        task_of(Classes(), CLASSES, {"own": kind}, KINDS)
+
+
 def test_a_metric_that_fails_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^the metric 'own' fails: .* raised "):
         at_once(task_of(Classes(), CLASSES, {"own": classification.MulticlassF1Score(KINDS - 1)}, KINDS), CLASSES)

@@ -98,9 +98,7 @@ class Whole:
     def value(self, total: Tensors) -> float:
         outputs, targets = tree_map(lambda number: total[str(number)], self.form)
         given = self.function(outputs, targets)
-        if getattr(given, "shape", ()) and math.prod(given.shape) != 1:
-            raise UnfitError(f"gives {told(given)} for all examples, but it should give one number")
-        return float(given)
+        return one_number(given)
 
 
 def equally_long(*pieces: Tensor) -> list[Tensor]:
@@ -156,7 +154,15 @@ class Streamed:
     def value(self, total: Tensors) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it was never updated: its state was
-            return float(self.holding(total).compute())
+            given = self.holding(total).compute()
+        return one_number(given)
+
+
+def one_number(given: Any) -> float:
+    """What a metric gave for all examples, if it is a number."""
+    if not hasattr(given, "__float__") or math.prod(getattr(given, "shape", ())) != 1:
+        raise UnfitError(f"gives {told(given)} for all examples, but it should give one number")
+    return float(given)
 
 
 def told(given: Any) -> str:

@@ -143,6 +143,10 @@ def is_metric(given: Any) -> bool:
 
 def streamed(metric: Any, name: str) -> Measure:
     """A metric of torchmetrics; one whose states cannot be joined is refused."""
+    if isinstance(metric, type):
+        raise ConfigError(
+            f"the metric '{name}' is the class {metric.__name__}; give an instance of it, as in {metric.__name__}(…)"
+        )
     if getattr(metric, "full_state_update", None) is not False or not has_joined_states(metric):
         raise ConfigError(
             f"the metric '{name}' ({type(metric).__name__}) cannot be put together from pieces: it should be a single "
