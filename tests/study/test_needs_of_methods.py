@@ -75,11 +75,10 @@ def test_self_distillation_needs_classes() -> None:
         run(**of_kind("regression"), **with_method("fedhm", self_distill=0.1))
 
 
-@pytest.mark.parametrize(("method", "rest"), [("heterofl", ROWS), ("fedrolex", ROWS), ("fedhm", ""), ("splitmix", "")])
-def test_what_is_off_is_not_said_to_be_left_out(method: str, rest: str) -> None:
-    notes = noted(**of_kind("regression"), **with_method(method, masking="off"))[1]
-    said = f"{rest}, but the task 'regression' does not choose among classes: all rows are everybody's"
-    assert notes == ([said] if rest else [])
+@pytest.mark.parametrize("kind", ["regression", "own"])
+@pytest.mark.parametrize("method", NOTES)
+def test_masking_that_is_off_keeps_the_note_away(method: str, kind: str) -> None:
+    assert noted(**of_kind(kind), **with_method(method, masking="off"))[1] == []
 
 
 @pytest.mark.parametrize("method", ["heterofl", "fedhm", "splitmix"])

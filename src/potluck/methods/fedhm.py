@@ -96,7 +96,7 @@ class FedHM(Method):
             raise ConfigError(
                 f"self_distill compares probabilities of classes, and the task '{goal.name}' has none; set it to 0"
             )
-        return classes_left_out(self.masking, goal, by_row=self.masking != "off")
+        return classes_left_out(self.masking, goal, by_row=True)
 
     def admits(self, level: Level, ctx: Context) -> bool:
         return True

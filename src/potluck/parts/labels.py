@@ -60,15 +60,18 @@ def fill_of(masking: Masking, goal: Goal) -> Fill | None:
 
 
 def classes_left_out(masking: Masking, goal: Goal, by_row: bool) -> list[str]:
-    """A sentence if a method masks logits, or averages a head's rows by label, but there are no classes."""
-    if goal.softmax or (masking == "off" and not by_row):
+    """A sentence if a method masks logits, but there are no classes; also that it averages a head's rows by label.
+
+    Whoever turns masking off knows that there are none.
+    """
+    if goal.softmax or masking == "off":
         return []
-    does = [f"masking is '{masking}'"] * (masking != "off") + ["rows of the head are averaged by label"] * by_row
-    instead = ["nothing is masked"] * (masking != "off") + ["all rows are everybody's"] * by_row
+    averages = " and rows of the head are averaged by label" if by_row else ""
+    instead = " and all rows are everybody's" if by_row else ""
     way_out = "; if it does, let the task be 'classes'" if isinstance(goal, Own) else ""
     return [
-        f"{' and '.join(does)}, but the task '{goal.name}' does not choose among classes: {' and '.join(instead)}"
-        f"{way_out}"
+        f"masking is '{masking}'{averages}, but the task '{goal.name}' does not choose among classes: nothing is masked"
+        f"{instead}{way_out}"
     ]
 
 
