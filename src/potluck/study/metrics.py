@@ -81,7 +81,7 @@ METRICS: dict[str, tuple[tuple[type[Goal], ...], Maker]] = {
 
 
 def as_metrics(metrics: Any) -> dict[str, Any] | None:
-    """Metrics by name, from a list of names or a dictionary; one by our name has nothing beside it."""
+    """Metrics by name, from a list of names or a dictionary; one that has our name has nothing beside it."""
     if metrics is None:
         return None
     if isinstance(metrics, Mapping):
@@ -114,12 +114,19 @@ def measures_of(
             continue
         if name in anyway or name == COUNT:
             raise ConfigError(f"metrics has '{name}', which a record has anyway; give yours another name")
-        if given is None:
-            kind = Explained if name == "r2" else Streamed
-            found[name] = kind(named_metric(name, goal, classes, example[1]))
+        if isinstance(given, str) and given in anyway:
+            raise ConfigError(f"the metric '{name}' is '{given}', which a record has anyway; leave it out")
+        if given is None or isinstance(given, str):
+            found[name] = ready_made(name if given is None else given, goal, classes, example[1])
         else:
             found[name] = streamed(given, name) if is_metric(given) else of_function(given, goal, example, net, name)
     return found
+
+
+def ready_made(name: str, goal: Goal, classes: int, targets: Any) -> Measure:
+    """A measure by our name for it."""
+    metric = named_metric(name, goal, classes, targets)
+    return Explained(metric) if name == "r2" else Streamed(metric)
 
 
 def named_metric(name: str, goal: Goal, classes: int, targets: Any) -> Any:
