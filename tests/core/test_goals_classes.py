@@ -126,7 +126,14 @@ def test_pixels_are_classes_with_the_classes_second() -> None:
     assert float(goal.loss(outputs, targets)) == pytest.approx(float(F.cross_entropy(image, targets)))
     assert goal.sums(outputs, None, targets)["accuracy"] == (float((image.argmax(1) == targets).sum()), 40)
     assert goal.obstacle(outputs, targets, 3) == ""
-    assert goal.obstacle(goal.outputs(image[:, :, :2]), targets, 3) != ""
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 2, 5), (2, 4, 4, 5), (2, 4, 5, 3), (2, 3), (2,), (2, 3, 20)])
+def test_pixels_of_another_shape_are_refused_in_the_networks_own(shape: tuple[int, ...]) -> None:
+    goal, targets = Pixels(), torch.zeros(2, 4, 5, dtype=torch.long)
+    assert goal.obstacle(goal.outputs(torch.zeros(shape)), targets, 3) == (
+        f"gives logits of shape {shape}, but labels of shape (2, 4, 5) from 0 to 2 need (2, 3, 4, 5), classes second"
+    )
 
 
 def test_pixels_are_found_in_a_dictionary_as_vision_networks_return_it() -> None:

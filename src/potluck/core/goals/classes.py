@@ -102,6 +102,15 @@ class Pixels(Classes):
         found: Tensor = super().outputs(output)
         return found.movedim(1, -1) if found.dim() > 2 else found
 
+    def obstacle(self, outputs: Tensor, targets: Tensor, classes: int) -> str:
+        if outputs.shape == (*targets.shape, classes):
+            return ""
+        given = outputs.movedim(-1, 1) if outputs.dim() > 2 else outputs  # as the network gives them
+        return (
+            f"gives logits of shape {tuple(given.shape)}, but labels of shape {tuple(targets.shape)} from 0 to "
+            f"{classes - 1} need {(len(targets), classes, *targets.shape[1:])}, classes second"
+        )
+
 
 @dataclass(frozen=True)
 class NextToken(Classes):
