@@ -197,9 +197,9 @@ def test_bad_metrics(metrics: Any, says: str) -> None:
     ("kind", "targets", "says"),
     [
         ("classes", NUMBERS, "^data: labels are float32, not whole numbers; number the classes from 0, or say what"),
-        ("classes", CLASSES - 1, "^data: label -1 is negative"),
+        ("classes", CLASSES - 1, r"^data, example \d+: label -1 is negative"),
         ("classes", torch.full((64,), -100), "^data: every label is -100, which stands for what does not count"),
-        ("binary", ANSWERS + 1, "^data: a target is 2, but for the task 'binary' it should be 0 or 1$"),
+        ("binary", ANSWERS + 1, r"^data, example \d+: a target is 2, but for the task 'binary' it should be 0 or 1$"),
         ("multi-label", ANSWERS, "^data: targets have shape .*, but for the task 'multi-label' each example needs"),
         (
             "pixels",
@@ -207,7 +207,11 @@ def test_bad_metrics(metrics: Any, says: str) -> None:
             "^data: each example has one target, but the task 'pixels' needs one for each pixel; if",
         ),
         ("masked-tokens", CLASSES, "^data: each example has one target, but the .* needs one for each position; if an"),
-        ("multi-label", LABELS + 1, "^data: a target is 2, but for the task 'multi-label' it should be 0 or 1$"),
+        (
+            "multi-label",
+            LABELS + 1,
+            r"^data, example \d+: a target is 2, but for the task 'multi-label' it should be 0 or 1$",
+        ),
     ],
 )
 def test_targets_of_the_wrong_kind(kind: str, targets: Tensor, says: str) -> None:

@@ -165,7 +165,7 @@ def run(
     for note in notes_on(settings, PYTHON):
         warnings.warn(note, stacklevel=2)
     public = None if proxy is None else as_proxy(proxy)
-    examples = who.dataset(data, test, seed)
+    examples = who.dataset(data, test, seed, goal)
     examples = examples.aimed_at(goal or examples.aim)
     experiment = assemble(settings, as_model(model, examples, seed), examples, public)
     for note in notes_on_experiment(experiment):

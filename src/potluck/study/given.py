@@ -18,6 +18,7 @@ from potluck import methods
 from potluck.core.data import Arrays, Examples, Part, columns_of, rows
 from potluck.core.errors import ConfigError, DataError
 from potluck.core.fleet import Assignment
+from potluck.core.goals.goal import Goal
 from potluck.core.method import Method
 from potluck.core.networks import ByWidth
 from potluck.core.plug import unknown
@@ -26,6 +27,7 @@ from potluck.core.types import Level, Train
 from potluck.data import sources
 from potluck.data.assignment import assignment_named
 from potluck.data.dataset import Dataset
+from potluck.data.fitting import require_fitting
 from potluck.data.named import require_names
 from potluck.data.own import examples_from
 from potluck.data.tables.read import is_table_file
@@ -173,18 +175,20 @@ def is_source(data: Any) -> bool:
     return data in known
 
 
-def as_dataset(data: Any, test: Any, seed: int) -> Dataset:
+def as_dataset(data: Any, test: Any, seed: int, goal: Goal | None = None) -> Dataset:
     """The user's data, divided into what clients hold and what models are scored on."""
     if isinstance(data, Dataset):
         return data
     if is_source(data):
         return sources.load(data)
     examples = examples_from(data)
+    require_fitting(examples, goal, "data")
     if isinstance(test, int | float):
         kept, scored = hold_out(examples, test, seed)
     else:
         kept, scored = examples, examples_from(test)
         require_names(kept, "data", scored, "test")
+        require_fitting(scored, goal, "test")
     return Dataset(kept, scored)
 
 

@@ -19,6 +19,7 @@ from potluck.core.random import stream
 from potluck.core.types import Batch
 from potluck.data import sources
 from potluck.data.dataset import Dataset
+from potluck.data.fitting import require_fitting
 from potluck.data.items.lazy import Items
 from potluck.data.named import require_names
 from potluck.data.own import AS_IT_IS, examples_from, read
@@ -105,12 +106,14 @@ def uses_of(examples: Arrays | Items, as_kept: bool) -> tuple[Any, Any]:
     return None if ready else examples.prepare, examples.augment
 
 
-def dataset_of(clients: Mapping[str, Own], test: Any, seed: int, shared: Examples | None = None) -> Dataset:
+def dataset_of(
+    clients: Mapping[str, Own], test: Any, seed: int, shared: Examples | None = None, goal: Goal | None = None
+) -> Dataset:
     """The data set of clients that are known, each with test examples of its own unless everybody's are given."""
     kept: Parts = {name: (own.source, own.chosen) for name, own in clients.items()}
     scored: Parts = {}
     if isinstance(test, Mapping):
-        scored = tests_of(test, clients)
+        scored = tests_of(test, clients, goal)
     elif shared is None and isinstance(test, int | float):
         kept, scored = held_out(clients, test, seed)
     whose = None
@@ -119,13 +122,14 @@ def dataset_of(clients: Mapping[str, Own], test: Any, seed: int, shared: Example
         shared, whose = given.examples, given.owners
         name, first = next(iter(clients.items()))
         require_names(first.source, f"client {name!r}", shared, "test")
+        require_fitting(shared, goal, "test")
     examples = joined(scored) if scored or shared is None else shared
-    goal, classes = next(iter(clients.values())).goal, max(own.classes for own in clients.values())
+    said, classes = next(iter(clients.values())).goal, max(own.classes for own in clients.values())
     owned = column(scored) if scored else None if whose is None else [owner_name(owner) for owner in whose]
-    return Dataset(joined(kept), examples, classes, goal, column(kept), owned)
+    return Dataset(joined(kept), examples, classes, said, column(kept), owned)
 
 
-def tests_of(test: Mapping[Any, Any], clients: Mapping[str, Own]) -> Parts:
+def tests_of(test: Mapping[Any, Any], clients: Mapping[str, Own], goal: Goal | None) -> Parts:
     """The test examples of each client that has some."""
     first = next(iter(clients))
     found: Parts = {}
@@ -137,6 +141,7 @@ def tests_of(test: Mapping[Any, Any], clients: Mapping[str, Own]) -> Parts:
         except DataError as error:
             raise DataError(f"test of client {name!r}: {error}") from error
         require_like(clients[first], f"client {first!r}", examples, clients[first].goal, f"test of client {name!r}")
+        require_fitting(examples, goal, f"test of client {name!r}")
         found[name] = examples, torch.arange(len(examples))
     return found
 

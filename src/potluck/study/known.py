@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from potluck.core.errors import ConfigError, DataError
+from potluck.core.goals.goal import Goal
 from potluck.data import sources
 from potluck.data.dataset import Dataset
+from potluck.data.fitting import require_fitting
 from potluck.data.how import Given, How
 from potluck.data.own import AS_IT_IS, examples_from, owned, read, table_of
 from potluck.data.owners import owner_name, owner_numbers
@@ -38,8 +40,8 @@ class Who(Protocol):
     def rule(self) -> Partition:
         """Who holds what of the data set."""
 
-    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
-        """The data set, with owners if clients are known."""
+    def dataset(self, data: Any, test: Any, seed: int, goal: Goal | None = None) -> Dataset:
+        """The data set, with owners if clients are known. With a goal, targets that do not fit it are refused."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,10 @@ class Divided:
     count: Any
     rule: Partition
 
-    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+    def dataset(self, data: Any, test: Any, seed: int, goal: Goal | None = None) -> Dataset:
         if isinstance(test, Mapping):
             raise ConfigError("test is a dictionary, but the clients have no names; give everybody's test examples")
-        return as_dataset(data, test, seed)
+        return as_dataset(data, test, seed, goal)
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,15 @@ class ByData:
     def count(self) -> int:
         return len(self.clients)
 
-    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+    def dataset(self, data: Any, test: Any, seed: int, goal: Goal | None = None) -> Dataset:
         read = {name: read_client(name, given) for name, given in self.clients.items()}
         first = next(iter(read))
         for name, own in read.items():
             require_like(read[first], f"client {first!r}", own.source, own.goal, f"client {name!r}")
+            require_fitting(own.source, goal, f"client {name!r}")
             if own.test is not None:
                 require_like(read[first], f"client {first!r}", own.test, own.goal, f"test of client {name!r}")
-        return dataset_of(read, test, seed)
+        return dataset_of(read, test, seed, goal=goal)
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,15 @@ class ByNumber:
     def count(self) -> int:
         return len(self.names)
 
-    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+    def dataset(self, data: Any, test: Any, seed: int, goal: Goal | None = None) -> Dataset:
         known = data if isinstance(data, Dataset) else sources.load(data) if is_source(data) else None
         examples = known.train if known else examples_from(data)
+        require_fitting(examples, goal, "data")
         clients = dict(zip(self.names, numbered(self.lists, len(examples)), strict=True))
         require_own(clients, len(examples))
-        classes, goal = (known.classes, known.goal) if known else (0, CLASSES)
-        held = {name: Own(examples, index, classes, goal) for name, index in clients.items()}
-        return dataset_of(held, test, seed, known.test if known else None)
+        classes, said = (known.classes, known.goal) if known else (0, CLASSES)
+        held = {name: Own(examples, index, classes, said) for name, index in clients.items()}
+        return dataset_of(held, test, seed, known.test if known else None, goal)
 
 
 @dataclass(frozen=True)
@@ -106,13 +110,14 @@ class ByOwner:
     count: Any
     rule: Partition
 
-    def dataset(self, data: Any, test: Any, seed: int) -> Dataset:
+    def dataset(self, data: Any, test: Any, seed: int, goal: Goal | None = None) -> Dataset:
         examples = examples_from(data)
+        require_fitting(examples, goal, "data")
         numbers = owner_numbers(self.owners, len(examples), "owners", "examples")
         names = [owner_name(owner) for owner in dict.fromkeys(self.owners)]
         holdings = holdings_by_client(numbers, len(names))
         held = {name: Own(examples, holdings.of(at)) for at, name in enumerate(names)}
-        return dataset_of(held, test, seed)
+        return dataset_of(held, test, seed, goal=goal)
 
 
 def with_owner_column(data: Any, test: Any, owners: Any) -> tuple[Any, Any, Any]:
