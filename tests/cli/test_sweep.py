@@ -180,7 +180,7 @@ def test_results_of_another_version_are_refused(sweep, done):
         (["--grid", "seed=0", "--format", "cvs"], "there is no format 'cvs'; did you mean 'csv'?"),
         (["--grid", "data.source=mnist,fashion-mnist"], "run `potluck data fetch mnist`"),
         (["--grid", "data.proxy=mnist"], "[data] proxy: mnist was not found"),
-        (["--grid", "seed=0", "--set", "data.source={name='table', path='no.csv'}"], "[data] source: there is no file no.csv"),
+        (["--grid", "seed=0", "--set", "data.source={name='table', path='no.csv'}"], "there is no file no.csv"),
         (["--grid", "data.source=digit,digits"], "there is no data set 'digit'; did you mean 'digits'?"),
         (["--grid", "data.source.recip=a,b"], "digits has no 'recip'; did you mean 'recipe'?"),
         (["--grid", "task.model.hiddn=[4],[8]"], "heterofl-cnn has no 'hiddn'; did you mean 'hidden'?"),
