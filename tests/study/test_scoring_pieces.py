@@ -171,7 +171,7 @@ def test_pieces_are_every_example_once(tests, monkeypatch):
         seen.append(chosen)
         return {}
 
-    monkeypatch.setattr(desk, "tally_over", note)
+    monkeypatch.setattr(desk, "tally_as_trained", note)
     pieces = list(pieces_of(experiment, state_of(experiment), {"big": {}, "small": {}}, 0))
     assert [piece.level.name for piece in pieces] == ["big"] * count + ["small"] * count
     for piece in pieces:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from potluck.core.calibration import install
 from potluck.core.client import HOST
 from potluck.core.data import Examples
-from potluck.core.evaluate import LocalTest, batch_size, tally_over
+from potluck.core.evaluate import LocalTest, tally_as_trained
 from potluck.core.memo import Memo
 from potluck.core.names import inside
 from potluck.core.recipe import Recipe
@@ -70,10 +70,10 @@ Chore = Callable[[Desk, Piece], Tensors]
 def score_piece(desk: Desk, piece: Piece) -> Tensors:
     """What one piece of the test examples adds to the score of a level's model."""
     net = desk.memo.latest("scored", (piece.level.name, piece.occasion), lambda: scored_model(desk, piece))
-    examples, count, task = desk.examples(piece.choosing), piece.count, desk.recipe.task
+    examples, count = desk.examples(piece.choosing), piece.count
     size = len(examples)
     chosen = examples[size * piece.number // count : size * (piece.number + 1) // count]
-    return tally_over(net, desk.test, chosen, task, desk.local, batch_size(task))
+    return tally_as_trained(net, desk.test, chosen, desk.recipe, piece.level, desk.memo, desk.local)
 
 
 def scored_model(desk: Desk, piece: Piece) -> nn.Module:

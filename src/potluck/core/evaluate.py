@@ -12,12 +12,17 @@ from potluck.core.blame import TOO_FEW_ROWS, UNKNOWN
 from potluck.core.data import Examples
 from potluck.core.errors import DataError
 from potluck.core.goals.goal import Score, Sums
-from potluck.core.inputs import Inputs, call, mapped, tensors_of
+from potluck.core.inputs import Inputs, call, mapped, repeated, tensors_of
 from potluck.core.measures import attempt
+from potluck.core.memo import Memo
 from potluck.core.names import inside, under
-from potluck.core.types import Task, Tensors
+from potluck.core.observe import Given, observe
+from potluck.core.recipe import Recipe
+from potluck.core.types import Level, Task, Tensors
+from potluck.core.ways.way import PLAIN, Way
 
 MOST_EXAMPLES, MOST_NUMBERS, MOST_LOGITS = 500, 1 << 21, 1 << 22  # of a batch that is scored, its inputs, its outputs
+MOST_BETWEEN = 1 << 21  # numbers of a layer's output for a batch: more do not fit the caches, and take twice the time
 LOCAL = "local_accuracy"
 
 
@@ -29,16 +34,38 @@ class LocalTest:
     owned: Tensor  # (examples,)
 
 
+def tally_as_trained(
+    net: nn.Module,
+    examples: Examples,
+    chosen: Tensor,
+    recipe: Recipe,
+    level: Level,
+    memo: Memo,
+    local: LocalTest | None = None,
+) -> Tensors:
+    """What some of the examples add to the score of a level's network, laid out as for the training of this level."""
+    task, way = recipe.task, Way.called(recipe.ways.get(level.name, PLAIN))
+    between = memo.latest((widest, level.name), (), lambda: widest(net, task))
+    with way.arranged(net):
+        return tally_over(net, examples, chosen, task, local, batch_size(task, between), way)
+
+
 @torch.no_grad()
 def tally_over(
-    net: nn.Module, examples: Examples, chosen: Tensor, task: Task, local: LocalTest | None, batch_size: int
+    net: nn.Module,
+    examples: Examples,
+    chosen: Tensor,
+    task: Task,
+    local: LocalTest | None,
+    batch_size: int,
+    way: Way = Way(),  # noqa: B008
 ) -> Tensors:
     """What some of the examples add to the score of a network."""
     net.eval()
     total: Tensors = {}
-    device = next((tensor.device for tensor in (*net.parameters(), *net.buffers())), torch.device("cpu"))
+    device = device_of(net)
     for index in torch.split(chosen, batch_size):
-        inputs, targets = mapped(lambda each: each.to(device), examples.take(index))
+        inputs, targets = way.batch(mapped(lambda each: each.to(device), examples.take(index)))
         outputs = outputs_of(net, inputs, task)
         sums = task.goal.sums(outputs, inputs, targets)
         if local is not None:
@@ -62,10 +89,29 @@ def outputs_of(net: nn.Module, inputs: Inputs, task: Task) -> Any:
         raise
 
 
-def batch_size(task: Task) -> int:
-    """How many examples are scored at a time."""
+def batch_size(task: Task, between: int = 1) -> int:
+    """How many examples are scored at a time, if a layer puts out at most `between` numbers for each."""
     numbers, answers = (max(1, sum(tensor.numel() for tensor in tensors_of(tree))) for tree in task.example)
-    return max(1, min(MOST_EXAMPLES, MOST_NUMBERS // numbers, MOST_LOGITS // (max(1, task.classes) * answers)))
+    bounds = MOST_NUMBERS // numbers, MOST_LOGITS // (max(1, task.classes) * answers), MOST_BETWEEN // between
+    return max(1, min(MOST_EXAMPLES, *bounds))
+
+
+def widest(net: nn.Module, task: Task) -> int:
+    """The most numbers that a layer of a network puts out for an example; 1 on a device that has memory of its own."""
+    layers = {name: module for name, module in net.named_modules() if not any(module.children())}
+    found, device = [1], device_of(net)
+
+    def note(name: str, layer: nn.Module, given: Given, output: Any) -> None:
+        found.extend(tensor.numel() // 2 for tensor in tensors_of(output))
+
+    if layers and device.type == "cpu":
+        observe(net, repeated(task.example[0], 2), layers, after=note)
+    return max(found)
+
+
+def device_of(net: nn.Module) -> torch.device:
+    """Where a network is."""
+    return next((tensor.device for tensor in (*net.parameters(), *net.buffers())), torch.device("cpu"))
 
 
 def as_tensors(sums: Sums) -> Tensors:

@@ -8,7 +8,7 @@ from torch import nn
 from potluck.core.client import Site
 from potluck.core.data import Arrays
 from potluck.core.errors import UpdateError
-from potluck.core.evaluate import batch_size, tally_over
+from potluck.core.evaluate import tally_as_trained, tally_over
 from potluck.core.form import Form, form_of
 from potluck.core.random import seeded
 from potluck.core.types import Job, Task, Tensors
@@ -22,7 +22,7 @@ def score_own(site: Site, job: Job, personal: Tensors) -> tuple[Tensors, Tensors
     with seeded(ctx.seed, "score", job.round, job.client.id):
         net = site.placed(site.method.localize(job, ctx, personal))
         chosen = torch.arange(len(examples))
-        return tally_over(net, examples, chosen, site.task, None, batch_size(site.task)), {}
+        return tally_as_trained(net, examples, chosen, site.recipe, job.client.level, ctx.memo), {}
 
 
 def score_form(net: nn.Module, task: Task) -> Form:
