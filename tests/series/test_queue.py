@@ -149,6 +149,27 @@ def test_a_stop_while_a_run_is_being_started_is_not_lost_and_stops_that_run(queu
     assert not (tmp_path / "never").exists()
 
 
+def test_a_stop_that_comes_in_a_destructor_is_not_lost(queue, tmp_path, monkeypatch):
+    """What is raised in a destructor is printed and forgotten."""
+
+    class Left:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def sleep(seconds, wait=time.sleep):
+        Left()
+        wait(seconds)
+
+    monkeypatch.setattr("potluck.series.queue.time.sleep", sleep)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            queue(a="sleep 1", never=f"touch {tmp_path}/never").play()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not (tmp_path / "never").exists()
+
+
 def test_a_hangup_that_is_ignored_stays_ignored(queue, tmp_path, monkeypatch):
     begin = subprocess.Popen
 

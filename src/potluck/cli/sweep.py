@@ -55,8 +55,6 @@ def sweep(
 
 def play(planned: list[Stage], manner: Manner, folder: Path) -> dict[str, str]:
     """Play a queue of runs; why some failed, by name. What it says on the way goes to stderr: tables may be piped."""
-    import signal
-
     from potluck.series.needs import require_needs
     from potluck.series.queue import Queue
 
@@ -64,9 +62,6 @@ def play(planned: list[Stage], manner: Manner, folder: Path) -> dict[str, str]:
         typer.echo(sentence, err=True)
 
     require_needs(planned, manner.data_dir)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
-            signal.signal(number, signal.default_int_handler)
     queue = Queue(planned, manner, say)
     try:
         queue.play()

@@ -59,6 +59,7 @@ class Queue:
     tell: Callable[[str], None]
     failed: dict[str, str] = field(default_factory=dict)  # why, by name
     going: list[Going] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)  # signals that asked the queue to stop
 
     def play(self) -> None:
         """Play what is not finished; a run that fails is noted, and the next one begins."""
@@ -66,32 +67,33 @@ class Queue:
         finished = len(self.stages) - len(left)
         if finished:
             self.tell(f"{finished} of {len(self.stages)} runs are finished already.")
-        try:
-            for number, stage in enumerate(left, start=finished + 1):
-                while len(self.going) >= self.manner.jobs:
+        with noted(self.asked):
+            try:
+                for number, stage in enumerate(left, start=finished + 1):
+                    while len(self.going) >= self.manner.jobs:
+                        self.wait()
+                    begun = f", from round {stage.done + 1}" if stage.done else ""
+                    self.tell(f"[{number}/{len(self.stages)}] {stage.entry.name}{begun}")
+                    self.start(stage)
+                while self.going:
                     self.wait()
-                begun = f", from round {stage.done + 1}" if stage.done else ""
-                self.tell(f"[{number}/{len(self.stages)}] {stage.entry.name}{begun}")
-                self.start(stage)
-            while self.going:
-                self.wait()
-        except BaseException:
-            self.stop()
-            raise
+            except BaseException:
+                self.stop()
+                raise
 
     def start(self, stage: Stage) -> None:
         """Start a run, which writes what it says to a file."""
         config, log = (stage.path.with_name(f"{stage.path.name}.{kind}") for kind in ("toml", "log"))
         write_atomically(config, write_toml(stage.entry.table).encode())
         try:
-            with log.open("wb") as file, undisturbed():
+            with log.open("wb") as file, deaf_to_ctrl_c():
                 process = subprocess.Popen(
                     self.command(stage, config),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=file,
                 )
-                self.going.append(Going(stage, process, log))
+            self.going.append(Going(stage, process, log))
         except OSError as error:
             raise RunError(f"cannot start {stage.entry.name}: {error.strerror} ({log})") from error
 
@@ -106,9 +108,11 @@ class Queue:
         )
 
     def wait(self) -> None:
-        """Wait until a run ends."""
-        while all(each.process.poll() is None for each in self.going):
+        """Wait until a run ends, or until the queue is asked to stop."""
+        while all(each.process.poll() is None for each in self.going) and not self.asked:
             time.sleep(GLANCE)
+        if self.asked:
+            raise KeyboardInterrupt
         for each in [each for each in self.going if each.process.poll() is not None]:
             self.going.remove(each)
             self.end(each)
@@ -138,26 +142,31 @@ class Queue:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Hold back what would stop this process until a run has been started and noted; then stop.
+def noted(asked: list[int]) -> Iterator[None]:
+    """Note the signals that ask this process to stop, instead of an exception.
 
-    Processes that are started meanwhile never see Ctrl-C: a terminal sends it to all of them, but the queue alone stops
-    its runs, also while they still start. No Python may run between fork and exec for that: what interrupts it is lost.
+    Python runs a handler between any two of its steps. An exception that it raises in a destructor or a callback is
+    printed and forgotten, and one that it raises while a run starts would leave that run behind.
     """
-    caught: list[int] = []
     handlers = {number: signal.getsignal(number) for number in STOPS}
-    for number, handler in handlers.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, lambda number, frame: caught.append(number))
+    ours = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    for number in ours:
+        signal.signal(number, lambda number, frame: asked.append(number))  # what is ignored, as by nohup, stays ignored
+    try:
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """Keep Ctrl-C from processes that are started meanwhile: a terminal sends it to all; the queue stops its runs."""
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what is blocked stays so in a new process
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        if caught:
-            raise KeyboardInterrupt
 
 
 def reason(code: int, log: Path) -> str:
