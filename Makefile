@@ -27,8 +27,8 @@ test: $(STAMP)  ## run the tests (a few minutes on 2 cores)
 test-slow: $(STAMP)  ## the tests that are not needed at every change
 	$(BIN)/pytest -n 2 -m slow
 
-test-whole: $(STAMP)  ## the demo, the code in docs, runs and sweeps that are killed at every moment
-	$(BIN)/pytest -n 2 -m slow tests/cli/test_demo.py tests/cli/test_kill.py tests/cli/test_personal.py tests/cli/test_sweep.py tests/docs
+test-whole: $(STAMP)  ## whole runs: the demo, the code in docs, runs and sweeps that are killed at every moment
+	$(BIN)/pytest -n 2 -m whole
 
 # What other processors do: other kernels, which round otherwise where memory is laid out otherwise.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2

@@ -39,7 +39,7 @@ def accuracy(title, seed):
     return execute(experiment, make_engine("serial"), config.resolved()).accuracy
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_heterofl_keeps_up_with_strong_devices_alone_and_every_level_learns():
     """On average: single runs of either differ by several points in their last bits alone, so also by machine."""
     runs = [(accuracy(EVERYBODY, seed), accuracy(STRONG, seed)) for seed in (0, 1)]
@@ -50,7 +50,7 @@ def test_heterofl_keeps_up_with_strong_devices_alone_and_every_level_learns():
         assert min(everybody.values()) > FAR_ABOVE_CHANCE > 2 * CHANCE
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("title", "lowest"),
     [

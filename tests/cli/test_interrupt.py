@@ -29,6 +29,7 @@ def undisturbed(server, tmp_path_factory):
     return outcome_of(directory)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("end", "count"), [(press_ctrl_c, 2), (stop, 1)])
 def test_a_run_ends_cleanly_and_resumes(server, config, undisturbed, tmp_path, end, count):
     directory = tmp_path / "run"
@@ -57,6 +58,7 @@ def is_starting(pid):
     return bool(int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
+@pytest.mark.whole
 def test_ctrl_c_while_workers_start(config, tmp_path):
     """They are not ready to ignore it yet, and must not fill the terminal with tracebacks."""
     process = start("run", config, "--out", tmp_path / "run", *LOCAL, "--set", "engine.workers=1")

@@ -42,7 +42,7 @@ def kill_at(numbers, server, reference, tmp_path):
     return wrong
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_killed_at_every_moment_of_a_round_and_some_of_the_rest(server, reference, tmp_path):
     _, moments = reference
     begins, ends = [number for number, moment in enumerate(moments) if moment == "open /metrics.jsonl"][1:]
@@ -58,6 +58,7 @@ def last_opening(moments, file):
     return max(number for number, moment in enumerate(moments) if moment.startswith(f"open {file}"))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("file", FILES)
 def test_killed_in_the_middle_of_a_write(server, reference, tmp_path, file):
     expected, moments = reference
@@ -66,6 +67,7 @@ def test_killed_in_the_middle_of_a_write(server, reference, tmp_path, file):
     assert not differences(expected, resumed(server, tmp_path / "run"))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("file", FILES)
 def test_a_full_disk_is_told_and_nothing_is_lost(server, reference, tmp_path, file):
     expected, moments = reference
@@ -76,6 +78,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(server, reference, tmp_path, fi
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.whole
 def test_killed_while_it_resumes(server, reference, tmp_path):
     """The moments of a resume: it cuts the metrics back, and goes on."""
     expected, moments = reference
@@ -91,6 +94,7 @@ def test_killed_while_it_resumes(server, reference, tmp_path):
         assert not differences(expected, resumed(server, directory)), whole.moments[number]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", [0, 1])
 def test_killed_again_and_again_at_random_times(server, reference, tmp_path, seed):
     expected, _ = reference
@@ -107,7 +111,7 @@ def test_killed_again_and_again_at_random_times(server, reference, tmp_path, see
     assert not differences(expected, resumed(server, directory))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_workers_end_with_a_killed_run_which_any_engine_can_resume(server, config, reference, tmp_path):
     expected, _ = reference
     directory, local = tmp_path / "run", ["--set", "engine.name=local"]

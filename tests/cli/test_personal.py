@@ -64,7 +64,7 @@ def round_of(moments):
     return range(written[3], settled[-1] + 3)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_killed_at_every_moment_of_a_round(personal, personal_reference, tmp_path):
     expected, moments = personal_reference
     wrong = {}
@@ -79,6 +79,7 @@ def test_killed_at_every_moment_of_a_round(personal, personal_reference, tmp_pat
     assert not wrong
 
 
+@pytest.mark.whole
 def test_killed_in_the_first_and_in_the_last_round(personal, personal_reference, tmp_path):
     """Before there is a checkpoint, and after the last."""
     expected, moments = personal_reference
@@ -88,6 +89,7 @@ def test_killed_in_the_first_and_in_the_last_round(personal, personal_reference,
         assert not differences(expected, resumed(personal, tmp_path / str(number))), moments[number]
 
 
+@pytest.mark.whole
 def test_killed_again_while_it_resumes(personal, personal_reference, tmp_path):
     """With files that wait for a checkpoint that was never written, and with files that one was written for."""
     expected, moments = personal_reference
@@ -100,6 +102,7 @@ def test_killed_again_while_it_resumes(personal, personal_reference, tmp_path):
         assert not differences(expected, resumed(personal, directory)), moments[first]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("end", "status"), [("tear", -signal.SIGXFSZ), ("full", 2)])
 @pytest.mark.parametrize("which", [0, 4, -1])
 def test_a_write_that_is_cut_short(personal, personal_reference, tmp_path, end, status, which):
@@ -113,7 +116,7 @@ def test_a_write_that_is_cut_short(personal, personal_reference, tmp_path, end, 
     assert not differences(expected, resumed(personal, tmp_path / "run"))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_workers_of_a_killed_run_end_and_any_engine_goes_on(personal, personal_reference, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(HERE)]))
     expected, _ = personal_reference
@@ -181,6 +184,7 @@ def test_export_of_a_client_that_never_trained(potluck, finished, tmp_path):
     assert all(torch.equal(weights[name], state[name]) for name in state)
 
 
+@pytest.mark.whole
 def test_export_from_an_unfinished_run_gives_its_latest(potluck, personal, personal_reference, tmp_path):
     _, moments = personal_reference
     third = [number for number, moment in enumerate(moments) if moment == "open /metrics.jsonl"][2]

@@ -43,6 +43,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.whole
 def test_a_reproduction_records_what_it_is_and_ends_with_the_papers_numbers_beside_ours(potluck, tmp_path):
     arguments = ["reproduce", "tiny", "--rows", "heterofl.iid", "--scale", "0.1", "--seeds", "0-1", "--jobs", "2"]
     told = potluck(*arguments, "--format", "json")

@@ -24,7 +24,7 @@ def table_of(told):
     return list(csv.DictReader(io.StringIO(told.out)))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_two_at_a_time_are_recorded_with_the_bits_of_ordinary_runs(potluck, server, config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "random.py").write_text("raise RuntimeError('a file of the working directory')")
@@ -68,7 +68,7 @@ def kill(process):
     os.killpg(process.pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize(("end", "code"), [(press_ctrl_c, 130), (kill, -signal.SIGKILL)])
 def test_a_sweep_that_ended_goes_on_to_the_same_result(potluck, server, config, tmp_path, end, code):
     folder, arguments = tmp_path / "sweep", [config, "--grid", "seed=5", *MANY, "--out", tmp_path / "sweep"]
@@ -96,7 +96,7 @@ def children_of(parent):
         return [int(word) for word in file.read().split()]
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_ctrl_c_while_a_run_still_starts_has_no_traceback(config, tmp_path):
     process = start("sweep", config, *GRID, *SHORT, "--out", tmp_path / "sweep")
     runs = wait_until(lambda: children_of(process.pid), process)

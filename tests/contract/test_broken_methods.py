@@ -11,6 +11,7 @@ from potluck.core.tensors import load
 from potluck.methods.fedavg import FedAvg
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("method", "title", "says"), FAULTS, ids=[cls.__name__ for cls, _, _ in FAULTS])
 def test_a_fault_is_found_by_its_check_and_by_no_other(method, title, says):
     found = {check: problem for check, problem in check_method(method()) if problem}

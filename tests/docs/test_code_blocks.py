@@ -16,8 +16,8 @@ from potluck.study.schema import Origin
 ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
-    pytest.param("docs/data.md", marks=pytest.mark.slow),
-    pytest.param("docs/python.md", marks=pytest.mark.slow),
+    pytest.param("docs/data.md", marks=pytest.mark.whole),
+    pytest.param("docs/python.md", marks=pytest.mark.whole),
     "docs/tasks.md",
     "docs/writing-a-method.md",
 )

@@ -138,6 +138,7 @@ def right_at_all(outputs: Tensor, targets: Tensor) -> float:
 WORDS_OF_TEXTS: dict[str, Any] = {"model": Reader(every=True), "data": texts(every=True)}
 
 
+@pytest.mark.whole
 def test_a_server_scores_words_of_texts_of_unequal_length_the_same_anywhere(require_same: Same) -> None:
     result = require_same(**WORDS_OF_TEXTS, metrics={"whole": right_at_all, "macro-f1": "macro-f1", "auroc": "auroc"})
     for level, found in result.scores.items():

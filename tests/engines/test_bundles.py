@@ -143,7 +143,9 @@ def expected() -> dict[str, tuple[Tensors, dict[int, Tensors]]]:
     return {ways: played(Serial(), site_in(ways)) for ways in WAYS}
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.whole), 2, pytest.param(3, marks=pytest.mark.whole)]
+)
 def test_every_engine_gives_the_same_bits(
     local: Local, workers: int, expected: dict[str, tuple[Tensors, dict[int, Tensors]]]
 ) -> None:
@@ -177,6 +179,7 @@ def test_bundles_reach_the_workers_as_such(local: Local) -> None:
         assert len(set(seconds[7:])) == 1
 
 
+@pytest.mark.whole
 def test_a_worker_that_dies_in_the_middle_of_a_bundle_changes_nothing(local: Local, tmp_path: Path) -> None:
     serial, site = Serial(), site_of(WAYS["stacked by 8"], Keeping())
     personal = opened(serial, site).kept

@@ -53,7 +53,7 @@ def test_two_workers_give_the_bits_of_one_client_after_the_other(local: Local, m
     assert all(same(kept[id], personal[id]) for id in personal)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.whole), 3])
 def test_any_number_of_workers_gives_the_same_bits(workers: int) -> None:
     state, personal = played(Serial(), make_site(Remembering()))
     engine = Local(workers)
@@ -192,6 +192,7 @@ def test_a_worker_that_dies_with_nothing_to_do_is_replaced_while_others_work(loc
     assert all(alive(pid) for pid in pids(local))
 
 
+@pytest.mark.whole
 def test_a_job_that_waited_behind_one_that_died_has_not_been_tried(lone: Local, tmp_path: Path) -> None:
     site = make_site(Remembering(str(tmp_path)))
     opened(lone, site)
@@ -200,6 +201,7 @@ def test_a_job_that_waited_behind_one_that_died_has_not_been_tried(lone: Local, 
     assert [update.client.id for update in updates] == list(range(7))
 
 
+@pytest.mark.whole
 def test_a_job_that_kills_its_worker_twice_is_named(lone: Local) -> None:
     site = make_site(Remembering())
     opened(lone, site)

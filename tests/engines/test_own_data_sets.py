@@ -82,6 +82,7 @@ class OnceReady:
         self.what()
 
 
+@pytest.mark.whole
 def test_items_are_read_in_workers_alone(tmp_path):
     data = Recorded(tmp_path)
     run(data, watcher=OnceReady(data.readers))
@@ -96,6 +97,7 @@ def whole(result):
     return result.state
 
 
+@pytest.mark.whole
 def test_random_items_are_the_same_in_any_number_of_workers_and_after_a_resume(tmp_path):
     data, place = Recorded(tmp_path, noise=0.5), tmp_path / "run"
     serial = whole(run(data, engine="serial"))
@@ -131,6 +133,7 @@ def test_an_item_that_cannot_be_read_is_its_clients_failure(tmp_path, engine, tr
         assert re.search(reason, failed["reason"])
 
 
+@pytest.mark.whole
 def test_a_file_that_is_gone_is_every_clients_failure_and_ends_the_run(tmp_path):
     np.save(tmp_path / "a.npy", INPUTS)
     mapped = np.load(tmp_path / "a.npy", mmap_mode="r")

@@ -47,7 +47,9 @@ def test_one_after_the_other_gives_what_the_chore_gives() -> None:
     assert all_same(shared(Serial(), chores.weigh), expected())
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.whole), 2, pytest.param(3, marks=pytest.mark.whole)]
+)
 def test_workers_give_the_same_in_the_same_order(local: Local, workers: int) -> None:
     with crew(local, workers) as engine:
         assert all_same(shared(engine, chores.weigh), expected())
@@ -55,7 +57,9 @@ def test_workers_give_the_same_in_the_same_order(local: Local, workers: int) -> 
         assert all_same(shared(engine, chores.weigh_slowly_first), expected())
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.whole), 2, pytest.param(3, marks=pytest.mark.whole)]
+)
 def test_a_worker_killed_in_the_middle_changes_nothing(local: Local, workers: int, tmp_path: Path) -> None:
     with crew(local, workers) as engine:
         opened(engine, make_site(Remembering()))
@@ -180,6 +184,7 @@ def test_a_mistake_of_the_users_stays_one(engine: Engine) -> None:
     assert goes_on(engine)
 
 
+@pytest.mark.whole
 def test_a_chore_that_kills_its_worker_twice_is_named(lone: Local) -> None:
     kind, message = breakdown(lone, chores.die)
     assert kind is RuntimeError

@@ -75,7 +75,7 @@ def same(one: Tensors, other: Tensors) -> bool:
     return set(one) == set(other) and all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("place", ["serial", "local"])
+@pytest.mark.parametrize("place", ["serial", pytest.param("local", marks=pytest.mark.whole)])
 @pytest.mark.parametrize("name", methods.names())
 def test_liars_are_left_out_and_the_rest_is_averaged(name: str, place: str, workers: Local) -> None:
     engine = workers if place == "local" else make_engine("serial")

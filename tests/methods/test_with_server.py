@@ -93,6 +93,7 @@ def test_what_every_size_has_of_its_own_has_moments_of_its_own(name: str, per_si
     assert ("0.5/1.weight" in trained) == (per_size == "norms")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("server", OPTIMIZERS, ids=lambda each: each.name)
 @pytest.mark.parametrize("name", ["heterofl", "fedprox"])
 def test_it_learns(name: str, server: Optimizer) -> None:

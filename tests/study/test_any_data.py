@@ -117,6 +117,7 @@ def together(items):
     return (filled("ids"), filled("mask")), torch.tensor([item["label"] for item in items])
 
 
+@pytest.mark.whole
 def test_sequences_are_the_same_padded_by_us_or_by_the_user():
     clients = {"a": (0, 15), "b": (15, 25)}
     padded = run(

@@ -122,6 +122,7 @@ def test_the_same_clients_in_every_form_give_the_same_run():
         assert found.names in (NAMES, ())
 
 
+@pytest.mark.whole
 def test_the_engine_does_not_show():
     here, there = run(clients=by_client()), run(clients=by_client(), engine="local", workers=2)
     assert same_tensors(here.state, there.state)

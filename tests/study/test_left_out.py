@@ -246,6 +246,7 @@ def test_a_round_that_nobody_survives_leaves_the_model_as_it_is(tmp_path):
     assert not all(torch.equal(two[name], result.state[name]) for name in two)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("method", methods.names())
 def test_so_it_is_with_every_method(tmp_path, method):
     """Here the guard refuses everything, as it would if all training diverged."""

@@ -26,6 +26,7 @@ def one_like(text, old, new):
     return text.replace(old, new)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("text", [LONG, one_like(TEXT, "evaluate_every = 2", "evaluate_every = 1")], ids=["one", "own"])
 @pytest.mark.parametrize("after", [1, None], ids=["unfinished", "finished"])
 def test_a_longer_run_equals_one_that_was_planned_so_long(tmp_path, text, after):
@@ -61,6 +62,7 @@ class StopAtOnce(Nobody):
         raise KeyboardInterrupt
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("watcher", [StopAtOnce(), StopAfter(3)], ids=["before a round", "after a round"])
 def test_a_longer_run_can_be_interrupted_too(tmp_path, watcher):
     """What came out of the shorter run is gone then: nobody takes it for the latest."""

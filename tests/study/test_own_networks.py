@@ -61,6 +61,7 @@ def test_a_network_in_a_file_runs_with_heterofl(beside, tmp_path):
     assert result.export("small")[2].running_mean.shape == (4,)
 
 
+@pytest.mark.whole
 def test_the_same_bytes_in_every_process(beside, tmp_path):
     config = beside('"own_digits:net"')
     torch.manual_seed(9)  # of no influence: weights that an import draws are drawn from the config's seed

@@ -139,6 +139,7 @@ def test_pytorchs_own_generator_is_left_alone():
     assert torch.equal(torch.rand(3), expected)
 
 
+@pytest.mark.whole
 def test_a_network_written_where_no_worker_can_import_it():
     """As in a notebook: the class lives in this function, and the clients in other processes."""
 

@@ -129,6 +129,7 @@ def test_a_made_up_example_tells_nothing_of_the_data(private):
     assert task.example[0].shape == (1, 1, 4, 4)
 
 
+@pytest.mark.whole
 def test_another_process_rebuilds_the_same_recipe(private, tmp_path):
     recorded = run_config(private('"private_parts:net"'), tmp_path / "run").experiment.recipe
     take_data_away(tmp_path)

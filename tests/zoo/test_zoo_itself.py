@@ -42,6 +42,7 @@ def test_is_the_same_every_time(kept: tuple[Entry, nn.Module]) -> None:
     assert all(len(tensor) == 1 for tensor in entry.inputs())
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("width", [0.5, 0.25])
 def test_its_author_would_write_it_narrower_so(kept: tuple[Entry, nn.Module], width: float) -> None:
     entry, wide = kept
