@@ -22,6 +22,7 @@ from potluck.parts.trace.lines import (
     tied_to_fixed,
 )
 from potluck.parts.trace.marks import FIXED
+from potluck.parts.trace.recurrent import join_states
 from potluck.parts.trace.seen import Trace
 from potluck.parts.trace.tracer import trace
 
@@ -45,6 +46,7 @@ def study(net: nn.Module, example: Inputs, keep: Iterable[str] = ()) -> Findings
     attention = [name for name, module in net.named_modules() if isinstance(module, nn.MultiheadAttention)]
     seen = trace(net, example)
     seen.square += [own_name(name, "out_proj.weight") for name in attention]
+    join_states(net, seen)
     return findings(seen, keep)
 
 
