@@ -41,19 +41,24 @@ class Channels:
         counts = [sum(times * rounded(width * part, rounding) for times, part in each) for each in parts]
         return Balance(sizes, self.rows, width).evened(counts)
 
-    def made_of_heads(self, width: float, rounding: Rounding) -> dict[int, str]:
-        """Why blocks keep another number of channels than the width alone would give, where it is for heads."""
+    def unusual(self, width: float, rounding: Rounding) -> dict[int, str]:
+        """Why blocks keep another number of channels than the width alone would give."""
         found = {}
         for number, count in enumerate(self.counts(width, rounding)):
             size, pieces = self.blocks[number].size, Counter[int]()
             for times, part in self.parts.get(number, ()):
                 pieces[part] += times
             wanted, kept = rounded(width * size, rounding), {part: rounded(width * part, rounding) for part in pieces}
-            if wanted != count == sum(times * kept[part] for part, times in pieces.items()):
-                each = ", ".join(
-                    f"{times} heads or groups keep {kept[part]} of {part}" for part, times in pieces.items()
-                )
-                found[number] = f"{count} of {size} instead of {wanted}: {each} each"
+            if wanted == count:
+                continue
+            if count == sum(times * kept[part] for part, times in pieces.items()):
+                each = (f"{times} heads or groups keep {kept[part]} of {part}" for part, times in pieces.items())
+                why = f"{', '.join(each)} each"
+            elif count == size:
+                why = "nothing less was found with which heads, groups or pieces beside it stay equally long"
+            else:
+                why = "heads, groups or pieces beside it have to stay equally long"
+            found[number] = f"{count} of {size} instead of {wanted}: {why}"
         return found
 
     def counts_in(self, narrow: Shapes) -> list[int]:
