@@ -16,6 +16,7 @@ from potluck.parts.trace.lines import (
     equal_lines,
     group_into_blocks,
     head_lines,
+    multiples_of,
     parts_of,
     rows_of,
     square_lines,
@@ -67,7 +68,8 @@ def findings(seen: Trace, keep: Iterable[str] = ()) -> Findings:
     blocks = group_into_blocks(lines, ids)
     whole = {name: tuple(reason_of(group[own], why) for own in dims) for name, dims in seen.atoms.items()}
     rows = rows_of([*lines, *square_lines(channel_of, seen)], blocks)
-    return Findings(Channels(ids, blocks, rows, parts_of(heads, blocks, ids), whole), channel_of, seen)
+    parts, multiples = parts_of(heads, blocks, ids), multiples_of(channel_of, seen, blocks)
+    return Findings(Channels(ids, blocks, rows, parts, whole, multiples), channel_of, seen)
 
 
 def components(total: int, pairs: Tensor) -> Tensor:
