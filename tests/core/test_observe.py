@@ -81,6 +81,37 @@ def test_modes_random_numbers_and_hooks_are_as_before(training: bool, fails: boo
     assert net.norm.num_batches_tracked == int(training)
 
 
+class Collects(nn.Module):
+    """Puts a hook on its layer when it first runs, notes what came, and makes a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.hooked = nn.Linear(4, 2), False
+        self.history: list[Tensor] = []
+        self.seen: set[int] = {7}
+        self.by_name: dict[str, int] = {"runs": 0}
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.hooked:
+            self.layer.register_forward_hook(lambda layer, given, output: self.history.append(output))
+            self.hooked = True
+        self.seen.clear()
+        self.by_name["runs"] += 1
+        self.register_buffer("last", x)
+        result: Tensor = self.layer(x)
+        return result
+
+
+def test_what_modules_gather_in_a_run_is_as_before() -> None:
+    """Or a network that is watched twice would have its hook twice."""
+    net = Collects()
+    for _ in range(2):
+        observe(net, EXAMPLE)
+    assert (net.hooked, net.history, net.seen, net.by_name) == (False, [], {7}, {"runs": 0})
+    assert not net.layer._forward_hooks
+    assert not list(net.buffers())
+
+
 @pytest.mark.parametrize("mode", [True, False])
 def test_a_layer_that_gets_its_sizes_in_the_run_keeps_its_mode(mode: bool) -> None:
     net = nn.Sequential(nn.LazyLinear(2)).train(mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,8 @@ Before = Callable[[str, nn.Module, Given], None]
 
 After = Callable[[str, nn.Module, Given, Any], None]
 """Hears of a layer that has run: (name, layer, what it was given, its output)."""
+
+REFILLED = (dict, OrderedDict, list, set)
 
 
 def observe(
@@ -40,7 +43,7 @@ def undisturbed(net: nn.Module, training: bool = False) -> Iterator[None]:
     """One mode for all modules, no gradients; modes, random state and what modules remember are restored at the end."""
     lazy = [(module, module.training) for module in net.modules() if isinstance(module, LazyModuleMixin)]
     before = [
-        (module, dict(vars(module)), dict(module._buffers))
+        (module, dict(vars(module)), contents(module))
         for module in net.modules()
         if not isinstance(module, LazyModuleMixin)
     ]
@@ -51,11 +54,26 @@ def undisturbed(net: nn.Module, training: bool = False) -> Iterator[None]:
     finally:
         for unready, mode in lazy:  # the first run gave it its parameters and another class
             unready.training = mode
-        for module, attributes, buffers in before:
+        for module, attributes, inside in before:
             vars(module).clear()
             vars(module).update(attributes)
-            module._buffers.clear()
-            module._buffers.update(buffers)
+            for name, content in inside.items():
+                refill(attributes[name], content)
+
+
+def contents(module: nn.Module) -> dict[str, Any]:
+    """What is in a module's lists, sets and dictionaries, its buffers and hooks among them."""
+    kept = ("_modules", "_parameters")  # what a first run makes stays
+    return {name: value.copy() for name, value in vars(module).items() if type(value) in REFILLED and name not in kept}
+
+
+def refill(container: Any, content: Any) -> None:
+    """Put into a list, set or dictionary what was in it."""
+    container.clear()
+    if isinstance(container, list):
+        container.extend(content)
+    else:
+        container.update(content)
 
 
 @contextmanager

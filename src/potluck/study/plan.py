@@ -154,7 +154,7 @@ def remarks_on(channels: Channels, width: float, rounding: Rounding) -> dict[str
     """Why groups keep another number of channels than the width alone would give."""
     firsts = channels.first_tensors()
     told: dict[str, dict[str, None]] = {}  # one group may have several blocks, such as queries, keys and values
-    for number, remark in channels.made_of_heads(width, rounding).items():
+    for number, remark in channels.unusual(width, rounding).items():
         told.setdefault(firsts[channels.blocks[number].channels[0]], {})[remark] = None
     return {group: "; ".join(remarks) for group, remarks in told.items()}
 

@@ -16,6 +16,13 @@ def row(staying: int = 0, **places: int) -> Row:
     return Row(tuple((int(block[1:]), held) for block, held in places.items()), staying)
 
 
+HEADS_BESIDE_WHAT_STAYS = [
+    (row(a0=6, staying=2), row(a1=8), row(a2=8)),
+    (row(a1=8), row(a2=8)),
+    (row(a1=8, a2=8), row(a3=16)),
+]
+
+
 @pytest.mark.parametrize(
     ("sizes", "rows", "width", "counts", "evened"),
     [
@@ -25,6 +32,9 @@ def row(staying: int = 0, **places: int) -> Row:
         ([6, 4], [(row(a0=6), row(a1=4, staying=2))], 0.5, [3, 2], [4, 2]),  # 4 = 2 + 2, nearer than 3 = 1 + 2
         ([4, 6], [(row(a0=4, staying=2), row(a1=6))], 0.5, [2, 3], [2, 4]),  # one more in the shorter row
         ([8], [(row(a0=8), row(staying=8))], 0.5, [4], [8]),  # as long as what stays: whole
+        # 0: queries beside 2 places that stay, 1 and 2: values of two heads, 3: what both make together
+        ([6, 8, 8, 16], HEADS_BESIDE_WHAT_STAYS, 0.25, [2, 2, 2, 4], [1, 3, 3, 6]),
+        ([6, 8, 8, 16], HEADS_BESIDE_WHAT_STAYS, 0.75, [6, 6, 6, 12], [4, 6, 6, 12]),
     ],
 )
 def test_by_hand(sizes: list[int], rows: list[Rows], width: float, counts: list[int], evened: list[int]) -> None:

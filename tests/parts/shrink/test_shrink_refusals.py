@@ -198,3 +198,14 @@ def test_a_problem_of_every_layer_of_a_list_has_a_way_out_that_names_all_of_them
     with pytest.raises(ModelError, match=r"keep=\[\"1.0.rows.bias\", \"1.1.rows.bias\"\] works"):
         Shrinkable(net, (floats(1, 3),))(0.5)
     assert Shrinkable(net, (floats(1, 3),), keep=keep)(0.5)[0].weight.shape == (3, 3)
+
+
+def test_the_smallest_way_out_is_named_where_a_larger_one_works_too() -> None:
+    """To keep "1", in which the problem is, leaves the last hidden layer to cut; what ran before it is enough."""
+    rows = Rows()
+    rows.register_buffer("mask", torch.ones(()), persistent=False)  # such are in no state dict
+    net = nn.Sequential(nn.Linear(3, 6), rows, nn.Linear(6, 20), nn.Linear(20, 2))
+    assert Shrinkable(net, (floats(1, 3),), keep=("1",))(0.5)[2].weight.shape == (10, 6)
+    with pytest.raises(ModelError, match=r"keep=\[\"1.rows.bias\"\] works"):
+        Shrinkable(net, (floats(1, 3),))(0.5)
+    assert Shrinkable(net, (floats(1, 3),), keep=("1.rows.bias",))(0.5)[2].weight.shape == (10, 3)

@@ -8,7 +8,8 @@ from hand_made import Net, floats, see, shrunk
 from torch import Tensor, nn
 from torch.nn import Linear
 
-from potluck.parts.cut.channels import STAYS
+from potluck.parts.cut.balance import Row
+from potluck.parts.cut.channels import STAYS, Channels, rounded
 from potluck.parts.cut.choice import Block
 from potluck.parts.trace.findings import TIED
 from potluck.parts.trace.lines import parts_of
@@ -144,3 +145,59 @@ def test_a_head_of_which_a_part_stays_says_nothing_of_layers_of_its_size() -> No
     blocks = [Block((0, 1)), Block(tuple(layer.tolist()))]
     assert parts_of([head], blocks, {"weight": (head[0], layer)}) == {}
     assert parts_of([head[:, :4]], blocks, {"weight": (head[0], layer)}) == {}
+
+
+def turned(x: Tensor, share: int) -> Tensor:
+    """The first channels of every head as pairs that are turned by an angle per place; the rest as it is."""
+    angles = torch.arange(x.shape[1], dtype=torch.float)[:, None]
+    one, other, rest = x.split([share // 2, share // 2, x.shape[-1] - share], dim=-1)
+    pair = torch.cat([one, other], -1) * angles.cos() + torch.cat([-other, one], -1) * angles.sin()
+    return torch.cat([pair, rest], -1)
+
+
+def with_rotary_share(share: int) -> Net:
+    """4 heads of 8; that many channels of each are rotary, a number that the code has."""
+
+    def run(m: Net, x: Tensor) -> Tensor:
+        x = m.stem(x)
+        q, k, v = m.qkv(x).unflatten(-1, (4, -1)).transpose(0, 1).chunk(3, -1)
+        mixed = (turned(q, share) @ turned(k, share).mT).softmax(-1) @ v
+        return m.head(x + m.proj(mixed.transpose(0, 1).flatten(1)))
+
+    return Net(run, stem=Linear(3, 32), qkv=Linear(32, 96), proj=Linear(32, 32), head=Linear(32, 2))
+
+
+def test_heads_of_which_a_share_stays_are_cut_with_what_is_made_of_them() -> None:
+    """2 of 8 stay, so queries of ⌈0.25·6⌉ beside them would be longer than values of ⌈0.25·8⌉: 3 of each fit.
+
+    Each alone can neither grow nor shrink; everything would stay whole at a quarter, but not at half the width.
+    """
+    seen = see(with_rotary_share(2), floats(5, 3), width=0.25)
+    assert seen.cut["qkv.weight"] == (36, 12)
+    assert seen.cut["proj.weight"] == (12, 12)
+    told = seen.channels.unusual(0.25, "ceil")
+    assert set(told.values()) == {
+        f"{sizes}: heads, groups or pieces beside it have to stay equally long"
+        for sizes in ("12 of 32 instead of 8", "1 of 6 instead of 2", "3 of 8 instead of 2")
+    }
+
+
+def test_every_block_that_is_not_as_the_width_alone_says_has_a_remark() -> None:
+    for share, width in ((2, 0.3), (4, 0.25), (4, 0.3), (2, 0.9)):
+        channels = see(with_rotary_share(share), floats(5, 3), width=width).channels
+        sizes = [block.size for block in channels.blocks]
+        wanted = [rounded(width * size, "ceil") for size in sizes]
+        counts = channels.counts(width)
+        odd = {number for number, (count, plain) in enumerate(zip(counts, wanted, strict=True)) if count != plain}
+        told = channels.unusual(width, "ceil")
+        assert odd == set(told)
+        for number in odd:
+            assert told[number].startswith(f"{counts[number]} of {sizes[number]} instead of {wanted[number]}: ")
+
+
+def test_a_block_for_which_nothing_less_is_found_says_so() -> None:
+    """A row of one place cannot be shared by 3 channels."""
+    stuck = Channels({}, (Block((0,)), Block((1, 2, 3))), ((Row(((0, 1),)), Row(((1, 1),))),), {}, {})
+    assert stuck.unusual(0.5, "ceil") == {
+        1: "3 of 3 instead of 2: nothing less was found with which heads, groups or pieces beside it stay equally long"
+    }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from hand_made import Net, floats, shrunk, tokens
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Linear
+from torch.nn.utils.rnn import pack_padded_sequence
 
 GATES = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
@@ -14,6 +15,39 @@ GATES = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 def half_of_each(gates: int, size: int = 6) -> list[int]:
     """The first half of every gate's rows."""
     return [gate * size + row for gate in range(gates) for row in range(size // 2)]
+
+
+@pytest.mark.parametrize("more", [{}, {"proj_size": 4}], ids=["plain", "projected"])
+@pytest.mark.parametrize("cell", GATES)
+def test_one_step_tells_as_much_as_several(cell: type[nn.RNNBase], more: dict[str, int]) -> None:
+    """It starts from zeros, so nothing that runs shows that its state is what the next step reads."""
+    if more and cell is not nn.LSTM:
+        pytest.skip("only LSTMs have projections")
+    rnn = cell(3, 6, num_layers=2, bidirectional=True, batch_first=True, **more)
+    net = Net(lambda m, x: m.out(m.rnn(x)[0][:, -1]), rnn=rnn, out=Linear(2 * more.get("proj_size", 6), 2))
+    once, often = (shrunk(net, floats(2, steps, 3)) for steps in (1, 4))
+    assert once.cut == often.cut
+    assert once.narrow(floats(2, 4, 3)).shape == (2, 2)
+
+
+def test_padding_alone_is_a_packed_sequence_of_one_step() -> None:
+    def run(m: Net, x: Tensor) -> Tensor:
+        lengths = (x != 0).sum(1).clamp_min(1)
+        packed = pack_padded_sequence(m.stem(x), lengths, batch_first=True, enforce_sorted=False)
+        return m.out(m.rnn(packed)[1][0][-1])
+
+    net = Net(run, stem=nn.Embedding(10, 4), rnn=nn.LSTM(4, 6, batch_first=True), out=Linear(6, 2))
+    assert shrunk(net, torch.zeros(2, 5, dtype=torch.long)).cut["rnn.weight_hh_l0"] == (12, 3)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_a_cell_that_steps_once(cell: type[nn.RNNCellBase]) -> None:
+    def run(m: Net, x: Tensor) -> Tensor:
+        state = m.cell(x)
+        return m.out(state[0] if isinstance(state, tuple) else state)
+
+    seen = shrunk(Net(run, cell=cell(3, 6), out=Linear(6, 2)), floats(2, 3))
+    assert seen.cut["cell.weight_hh"][1] == seen.narrow.cell.hidden_size == 3
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn import Linear
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
+from potluck.parts.cut.channels import rounded
+
 
 def test_a_sum_over_no_dimension_in_particular_is_one_over_all() -> None:
     net = Net(lambda m, x: m.out(m.a(x)) * m.a(x).sum(()), a=Linear(3, 8), out=Linear(8, 2))
@@ -64,6 +66,22 @@ def test_experts_stay_though_each_has_a_channel_of_a_gate() -> None:
     seen = shrunk(net, floats(8, 3))
     assert seen.cut["experts"] == (3, 8, 4)
     assert seen.why("experts") == seen.why("gates") == "a matrix for each group: _grouped_mm in the network"
+
+
+@pytest.mark.parametrize(("width", "hidden", "out"), [(0.3, 4, 5), (0.5, 8, 8), (0.55, 8, 9), (0.8, 12, 13)])
+def test_rows_of_grouped_products_have_whole_pieces_of_16_bytes(width: float, hidden: int, out: int) -> None:
+    """Four floats each; the kernel refuses other rows. What is only put out can be of any length."""
+    ends = torch.tensor([2, 4, 8], dtype=torch.int32)
+    net = Net(
+        lambda m, x: m.out(torch._grouped_mm(m.a(x), m.experts.transpose(1, 2), offs=ends)), a=Linear(3, 12),
+        experts=raw(3, 16, 12), out=Linear(16, 2),
+    )  # fmt: skip
+    seen = shrunk(net, floats(8, 3), width=width)
+    assert seen.narrow.experts.shape == (3, out, hidden)
+    assert [why for why in seen.channels.unusual(width, "ceil").values() if "multiples" in why] == [
+        f"{hidden} of 12 instead of {wanted}: a grouped product takes multiples of 4"
+        for wanted in {rounded(12 * width, "ceil")} - {hidden}
+    ]
 
 
 def test_groups_on_both_sides_are_a_product_for_each() -> None:

@@ -53,6 +53,9 @@ class Balance:
             if now[0] < 1e-9:
                 break
             best = min(self.moves(counts), key=lambda move: self.cost(counts, move), default={})
+            if self.cost(counts, best) >= now:  # no step helps alone: others have to be taken with it
+                carried = (self.carried(counts, move) for move in self.moves(counts))
+                best = min(carried, key=lambda move: self.cost(counts, move), default={})
             if self.cost(counts, best) >= now:
                 break
             for block, count in best.items():
@@ -80,6 +83,24 @@ class Balance:
             for each in self.alike.get(block, {block})
             if counts[each] == counts[block]
         }
+
+    def carried(self, counts: Sequence[int], move: Mapping[int, int]) -> dict[int, int]:
+        """A move, and what other rows of one block change to with it, so that sets that were even stay so."""
+        found, waiting = dict(move), [each for each in self.rows if self.difference(each, counts) < 1e-9]
+        while waiting:
+            changed = [found.get(block, count) for block, count in enumerate(counts)]
+            uneven = next((each for each in waiting if self.difference(each, changed) > 1e-9), None)
+            if uneven is None:
+                break
+            waiting.remove(uneven)
+            lengths = {self.length(row, changed) for row in uneven if any(block in found for block, _ in row.places)}
+            alone = [row for row in uneven if len(row.places) == 1 and row.places[0][0] not in found]
+            for row in alone if len(lengths) == 1 else ():
+                block, places = row.places[0]
+                count = (max(lengths) - row.staying) * self.sizes[block] / places
+                if count.is_integer() and 1 <= count <= self.sizes[block]:
+                    found[block] = int(count)
+        return found
 
     @cached_property
     def alike(self) -> dict[int, set[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal, get_args
 
@@ -33,27 +33,37 @@ class Channels:
     rows: tuple[Rows, ...]  # sets of rows that must stay equally long
     parts: Mapping[int, Parts]  # blocks whose size is made of smaller ones, such as heads, which are rounded separately
     whole: Mapping[str, tuple[str, ...]]  # why each dimension of a tensor stays, "" where it does not
+    multiples: Mapping[int, int] = field(default_factory=dict)  # blocks of which only multiples of a number can be kept
 
     def counts(self, width: float, rounding: Rounding = "ceil") -> list[int]:
         """How many channels a narrow network has of each block."""
         sizes = [block.size for block in self.blocks]
         parts = [self.parts.get(number, ((1, size),)) for number, size in enumerate(sizes)]
         counts = [sum(times * rounded(width * part, rounding) for times, part in each) for each in parts]
+        for block, multiple in self.multiples.items():
+            counts[block] = min(sizes[block], -(-counts[block] // multiple) * multiple)
         return Balance(sizes, self.rows, width).evened(counts)
 
-    def made_of_heads(self, width: float, rounding: Rounding) -> dict[int, str]:
-        """Why blocks keep another number of channels than the width alone would give, where it is for heads."""
+    def unusual(self, width: float, rounding: Rounding) -> dict[int, str]:
+        """Why blocks keep another number of channels than the width alone would give."""
         found = {}
         for number, count in enumerate(self.counts(width, rounding)):
             size, pieces = self.blocks[number].size, Counter[int]()
             for times, part in self.parts.get(number, ()):
                 pieces[part] += times
             wanted, kept = rounded(width * size, rounding), {part: rounded(width * part, rounding) for part in pieces}
-            if wanted != count == sum(times * kept[part] for part, times in pieces.items()):
-                each = ", ".join(
-                    f"{times} heads or groups keep {kept[part]} of {part}" for part, times in pieces.items()
-                )
-                found[number] = f"{count} of {size} instead of {wanted}: {each} each"
+            if wanted == count:
+                continue
+            if count == sum(times * kept[part] for part, times in pieces.items()):
+                each = (f"{times} heads or groups keep {kept[part]} of {part}" for part, times in pieces.items())
+                why = f"{', '.join(each)} each"
+            elif number in self.multiples and count % self.multiples[number] == 0:
+                why = f"a grouped product takes multiples of {self.multiples[number]}"
+            elif count == size:
+                why = "nothing less was found with which heads, groups or pieces beside it stay equally long"
+            else:
+                why = "heads, groups or pieces beside it have to stay equally long"
+            found[number] = f"{count} of {size} instead of {wanted}: {why}"
         return found
 
     def counts_in(self, narrow: Shapes) -> list[int]:

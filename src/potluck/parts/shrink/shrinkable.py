@@ -107,9 +107,13 @@ class Shrinkable:
         """What runs around a problem, and what ran before it, the smallest first; a bias is what a layer puts out."""
         paths = [place.strip("'").split(".") for place in (problem.where, problem.after) if place.startswith("'")]
         names = [".".join(path[:end]) for path in paths for end in range(len(path), 0, -1)]
-        tensors = dict(self.net.named_parameters(remove_duplicate=False))
+        tensors = {
+            **dict(self.net.named_parameters(remove_duplicate=False)),
+            **dict(self.net.named_buffers(remove_duplicate=False)),
+        }
         each = [name for at in names for name in (own_name(at, "bias"), at) if name == at or name in tensors]
-        return list(dict.fromkeys(each))[:NEARBY]
+        sizes = {name: sum(tensors[own].numel() for own in kept_tensors(self.net, (name,))) for name in each}
+        return sorted((name for name in sizes if sizes[name]), key=lambda name: sizes[name])[:NEARBY]
 
     def plan(self, width: float) -> Plan:
         """What a copy of this width holds."""

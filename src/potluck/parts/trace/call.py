@@ -27,6 +27,9 @@ class Memory(Protocol):
     def note_merged(self, atoms: Tensor) -> None:
         """Atoms along a dimension that was laid into one with another: heads and their size."""
 
+    def note_multiple(self, atoms: Tensor, number: int) -> None:
+        """Atoms along rows that are long enough only as multiples of a number."""
+
     def note_heads(self, atoms: Tensor) -> None:
         """Atoms that were laid into heads."""
 

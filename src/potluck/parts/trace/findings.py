@@ -16,12 +16,14 @@ from potluck.parts.trace.lines import (
     equal_lines,
     group_into_blocks,
     head_lines,
+    multiples_of,
     parts_of,
     rows_of,
     square_lines,
     tied_to_fixed,
 )
 from potluck.parts.trace.marks import FIXED
+from potluck.parts.trace.recurrent import join_states
 from potluck.parts.trace.seen import Trace
 from potluck.parts.trace.tracer import trace
 
@@ -45,6 +47,7 @@ def study(net: nn.Module, example: Inputs, keep: Iterable[str] = ()) -> Findings
     attention = [name for name, module in net.named_modules() if isinstance(module, nn.MultiheadAttention)]
     seen = trace(net, example)
     seen.square += [own_name(name, "out_proj.weight") for name in attention]
+    join_states(net, seen)
     return findings(seen, keep)
 
 
@@ -65,7 +68,8 @@ def findings(seen: Trace, keep: Iterable[str] = ()) -> Findings:
     blocks = group_into_blocks(lines, ids)
     whole = {name: tuple(reason_of(group[own], why) for own in dims) for name, dims in seen.atoms.items()}
     rows = rows_of([*lines, *square_lines(channel_of, seen)], blocks)
-    return Findings(Channels(ids, blocks, rows, parts_of(heads, blocks, ids), whole), channel_of, seen)
+    parts, multiples = parts_of(heads, blocks, ids), multiples_of(channel_of, seen, blocks)
+    return Findings(Channels(ids, blocks, rows, parts, whole, multiples), channel_of, seen)
 
 
 def components(total: int, pairs: Tensor) -> Tensor:

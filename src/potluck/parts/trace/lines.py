@@ -124,6 +124,16 @@ def parts_of(heads: Sequence[Tensor], blocks: Sequence[Block], ids: Mapping[str,
     return {number: taken_apart(blocks[number].size, made) for number in concerned if blocks[number].size in made}
 
 
+def multiples_of(channel_of: Tensor, seen: Trace, blocks: Sequence[Block]) -> dict[int, int]:
+    """Blocks of which only multiples of a number can be kept."""
+    owner = {channel: number for number, block in enumerate(blocks) for channel in block.channels}
+    found: dict[int, int] = {}
+    for atoms, multiple in seen.multiples:
+        for block in held_in([channel_of[atoms.clamp_min(0)].flatten()], owner):
+            found[block] = max(multiple, found.get(block, 1))
+    return found
+
+
 def held_in(rows: Iterable[Tensor], owner: Mapping[int, int]) -> set[int]:
     """The blocks that these rows of channels are of."""
     return {owner[channel] for row in rows for channel in torch.unique(row[row != STAYS]).tolist()}

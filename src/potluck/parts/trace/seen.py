@@ -39,4 +39,5 @@ class Trace:
     steps: list[Step] = field(default_factory=list)
     results: list[tuple[str, tuple[Marked, ...]]] = field(default_factory=list)  # of modules, in running order
     square: list[str] = field(default_factory=list)  # weights that PyTorch's own layers ask to be square
+    multiples: list[tuple[Tensor, int]] = field(default_factory=list)  # atoms whose kernel takes only such numbers
     merged: list[Tensor] = field(default_factory=list)  # atoms of dimensions that were laid into one: heads, their size

@@ -20,6 +20,8 @@ MATRIX_OPERANDS = {
     "addmv": ("mat", "vec"),
 }
 
+ALIGNED = 16  # bytes, of which a row of a grouped product has a whole number
+
 
 def reducing(call: Call) -> list[Marks]:
     """A sum, mean, maximum or norm over dimensions."""
@@ -96,6 +98,10 @@ def grouped_product(call: Call) -> list[Marks]:
     left, right = call.marked(call.given["self"]), call.marked(call.given["mat2"])
     if len(right.shape) != 3:
         raise UnforeseenCallError("mat2")
+    for tensor in (call.given["self"], call.given["mat2"]):
+        for one in call.marked(tensor).channels:
+            if tensor.stride(one.inner) == 1:
+                call.memory.note_multiple(one.atoms, ALIGNED // tensor.element_size())
     if len(left.shape) == 2:
         call.joins.fix((one for one in right.strips if 0 in one.span), f"a matrix for each group: {call.what}")
         matrices = tuple(one for one in right.strips if 0 not in one.span)

@@ -73,6 +73,9 @@ class Watch(TorchDispatchMode):
     def note_merged(self, atoms: Tensor) -> None:
         self.trace.merged.append(atoms)
 
+    def note_multiple(self, atoms: Tensor, number: int) -> None:
+        self.trace.multiples.append((atoms, number))
+
     def note_heads(self, atoms: Tensor) -> None:
         self.trace.heads.append(Heads(self.place[-1], atoms))
 
