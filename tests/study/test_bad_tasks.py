@@ -121,9 +121,7 @@ def test_a_loss_that_fails_for_larger_batches(task: str | None, metrics: Any) ->
 
 def test_a_loss_of_pytorch_that_fails_for_larger_batches() -> None:
     weighted = nn.BCEWithLogitsLoss(weight=torch.ones(2))
-    with pytest.raises(
-        ConfigError, match=r"^loss fails as a model is scored: RuntimeError: The size of"
-    ):
+    with pytest.raises(ConfigError, match=r"^loss fails as a model is scored: RuntimeError: The size of"):
         run(**{**of_kind("binary"), "loss": weighted})
 
 
@@ -142,9 +140,7 @@ class Later:
 
 
 def test_a_loss_that_fails_in_the_middle_of_a_run() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^loss fails as a model is scored: __call__ in .* raised KeyError"
-    ):
+    with pytest.raises(ConfigError, match=r"^loss fails as a model is scored: __call__ in .* raised KeyError"):
         run(**{**of_kind("own"), "loss": Later()})
 
 
@@ -285,7 +281,7 @@ def test_one_target_per_example_where_there_should_be_several_also_in_lazy_items
 @pytest.mark.parametrize(
     ("kind", "outputs", "says"),
     [
-        ("classes", 2, "has 2 outputs, but the labels go from 0 to 2: it needs 3"),
+        ("classes", 2, "has 2 outputs, but classes are numbered from 0 and the last is 2: it needs 3"),
         ("binary", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1,\)"),
         ("regression", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1,\)"),
         ("multi-label", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1, 3\)"),

@@ -40,10 +40,12 @@ class FedNova(OneNetwork):
 
     def init(self, ctx: Context) -> Tensors:
         rule = ctx.task.train.rule
-        if rule.kind is not torch.optim.SGD or any(value for _, value in rule.options):
+        asked = ", ".join(f"{name} = {value}" for name, value in rule.options if value)
+        if rule.kind is not torch.optim.SGD or asked:
+            found = f"'sgd' with {asked}" if rule.kind is torch.optim.SGD else f"'{rule.name}'"
             raise ConfigError(
-                f"[train] optimizer is '{rule.name}'{' with options' if rule.options else ''}, but FedNova knows the "
-                "length of SGD's steps alone, with or without momentum: let it be 'sgd'"
+                f"[train] optimizer is {found}, but FedNova knows the length of SGD's steps alone, with or without "
+                "momentum: let it be 'sgd'"
             )
         return super().init(ctx)
 
