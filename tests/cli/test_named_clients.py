@@ -74,7 +74,7 @@ def test_gaps_and_dropped_options_are_told(potluck, owned):
     (owned / "owned_parts.py").write_text(OWNED.replace('("alice", "bob", "carol")', "(0, 1, 5)"))
     told = potluck("run", "owned.toml", "--trust", "--out", "run", *NATURAL, "--set", "task.rounds=1")
     assert told.code == 0, told
-    assert "potluck: clients are called by their owners' numbers, which have gaps: there is no client '2'" in told.err
+    assert "potluck: clients keep the numbers that they came with, which have gaps: there is no client '2'" in told.err
     config, source = (owned / "owned.toml").read_text(), 'source = "owned_parts:data"'
     dirichlet = config.replace(source, f'{source}\npartition = {{ name = "dirichlet", alpha = 0.3 }}')
     (owned / "owned.toml").write_text(dirichlet)

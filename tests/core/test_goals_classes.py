@@ -85,7 +85,10 @@ def test_networks_of_other_shapes_are_refused_with_both_shapes() -> None:
     goal = Classes()
     assert goal.obstacle(LOGITS, TARGETS, 3) == ""
     assert goal.obstacle(wide(LOGITS), TARGETS.view(2, 2), 3) == ""
-    assert goal.obstacle(LOGITS, TARGETS, 4) == "has 3 outputs, but the labels go from 0 to 3: it needs 4"
+    assert goal.obstacle(LOGITS, TARGETS, 4) == (
+        "has 3 outputs, but classes are numbered from 0 and the last is 3: it needs 4"
+    )
+    assert "number the classes, or let the task be 'multi-label'" in goal.obstacle(LOGITS, torch.ones(4, 3), 2)
     assert goal.obstacle(wide(LOGITS), TARGETS[:2], 3).startswith(
         "gives logits of shape (2, 2, 3), classes last, but the labels have shape (2,)"
     )
@@ -134,6 +137,12 @@ def test_pixels_of_another_shape_are_refused_in_the_networks_own(shape: tuple[in
     assert goal.obstacle(goal.outputs(torch.zeros(shape)), targets, 3) == (
         f"gives logits of shape {shape}, but labels of shape (2, 4, 5) from 0 to 2 need (2, 3, 4, 5), classes second"
     )
+
+
+def test_255_among_pixels_is_said_to_be_what_many_data_sets_have_for_no_label() -> None:
+    goal, targets = Pixels(), torch.zeros(2, 4, 5, dtype=torch.long)
+    outputs = goal.outputs(torch.zeros(2, 3, 4, 5))
+    assert goal.obstacle(outputs, targets, 256).endswith("; if 255 stands for pixels without a label, make it -100")
 
 
 def test_pixels_are_found_in_a_dictionary_as_vision_networks_return_it() -> None:

@@ -137,6 +137,10 @@ def test_settings_can_be_sent_to_another_process() -> None:
         (nn.Linear, "optimizer is <class .*Linear.*should be a name"),
         ({"eps": 1.0}, "should be a name.*a table of a name and options"),
         (3, "optimizer is 3"),
+        (
+            torch.optim.SGD([torch.zeros(1)], lr=0.1),
+            "is one that is made already.*: give the class SGD instead",
+        ),
         ("adm", "there is no optimizer 'adm'; did you mean 'adam'"),
         ("torch.optim:NAdam", "optimizer is 'torch.optim:NAdam', a path.*should be the class itself"),
         (partial(torch.optim.Adam, lr=0.1), "has an option 'lr', but lr is a setting beside optimizer"),

@@ -16,6 +16,7 @@ def test_the_likely_name_is_suggested_or_all_are_listed() -> None:
     assert unknown("method", "heterfl", ["fedavg", "heterofl"]) == (
         "there is no method 'heterfl'; did you mean 'heterofl'?"
     )
+    assert unknown("data set", "MNIST", ["mnist", "digits"]).endswith("did you mean 'mnist'?")
     listed = unknown("engine", "xyz", ["serial", "local"])
     assert "there is no engine 'xyz'" in listed
     assert listed.index("local") < listed.index("serial")

@@ -197,6 +197,21 @@ def test_targets_of_unequal_length_are_filled_with_what_does_not_count():
     assert (whole.classes, whole.aim.gaps) == (2, True)
 
 
+def doubled(items):
+    return torch.ones(2), torch.ones(2)
+
+
+def test_a_collate_function_that_leaves_items_out_is_refused():
+    def two(items):
+        kept = items[:2]
+        return torch.stack([torch.from_numpy(given) for given, _ in kept]), torch.tensor([target for _, target in kept])
+
+    examples = read(Made(pair), collate=two)
+    assert len(examples.take(torch.tensor([0, 1]))[0]) == 2
+    with pytest.raises(DataError, match=r"of 3 items \(at \[0\]\), but .* and each item should be one"):
+        examples.take(torch.tensor([0, 1, 2]))
+
+
 def broken(number):
     raise KeyError("lost")
 
@@ -221,7 +236,9 @@ def broken(number):
         (Made(pair), {"owners": "shop"}, "only tables have columns"),
         (Made(pair), {"tokenizer": str}, "tokenizer is a type, but a data set has no use for it"),
         (Made(sequence), {"collate": padded, "pad": 0}, "pad and collate are both given"),
-        (Made(sequence), {"collate": lambda items: (torch.zeros(3), torch.zeros(1))}, r"of shape \(3,\) of one item"),
+        (Made(sequence), {"collate": lambda items: (torch.zeros(3), torch.zeros(1))}, r"of shape \(3,\) of 1 item"),
+        (Made(pair), {"collate": doubled}, r"of shape \(2,\) of 1 item \(at \[0\]\), but .* each item should be one"),
+        (({"a": np.zeros((2, 2)), "b": np.zeros(2)}, [0, 1]), {"pad": {"c": 0}}, "pad has 'c', but the inputs are a"),
         (Made(sequence), {"collate": broken}, "collate fails on 1 item: broken in .* raised KeyError: 'lost'"),
         (Made(sequence), {"collate": "default"}, "collate is 'default', but it should be a function"),
         ((np.zeros((2, 2)), [0, 1]), {"target": "price"}, r"target is 'price', but \(inputs, targets\) has no"),

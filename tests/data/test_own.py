@@ -149,7 +149,10 @@ def test_hugging_face_columns_that_are_not_understood(columns, complaint):
     [
         ((np.zeros((3, 2)), np.zeros(2, int)), r"inputs of shape \(3, 2\) but targets of shape \(2,\)"),
         ((np.zeros((0, 2)), np.zeros(0, int)), "there are no examples"),
-        ((np.zeros((2, 2)), np.array(["cat", "dog"])), "targets is a ndarray, which is not an array of numbers"),
+        (
+            (np.zeros((2, 2)), np.array(["cat", "dog"])),
+            "targets has text, but it should have numbers: number",
+        ),
         ([], "the data set is empty"),
         ([1, 2], "item 0 of the data is a int, not an"),
         ([np.zeros((2, 2)), np.zeros(2)], r"data is a list of 2 arrays, but it should be \(inputs, targets\)"),
@@ -175,7 +178,7 @@ def test_hugging_face_columns_that_are_not_understood(columns, complaint):
         ),
         ([(1,)], "item 0 of the data is a tuple of 1, not an"),
         ([(np.zeros(2), 0), (np.zeros(3), 1)], r"input 1 has shape \(3,\), but input 0 has \(2,\)"),
-        ([(np.zeros(2), 0), (np.zeros(2), "cat")], "label 1 is a str, which is not an array of numbers"),
+        ([(np.zeros(2), 0), (np.zeros(2), "cat")], "label 1 has text, but it should have numbers"),
         ([(np.zeros(2), 0), (None, 1)], "input 1 is a NoneType"),
         (3, r"data is a int; it can be \(inputs, targets\)"),
         ((x for x in range(3)), "data is a generator; it can be"),

@@ -64,6 +64,8 @@ def test_iid_spreads_the_remainder() -> None:
 
 def test_iid_needs_no_labels() -> None:
     assert len(IID()(torch.zeros(6, 80, dtype=torch.long), 3, stream(0))) == 3
+    with pytest.raises(DataError, match="'dirichlet' needs one label per example, but the targets are no whole"):
+        Dirichlet(1.0)(torch.zeros(6), 3, stream(0))
     with pytest.raises(DataError, match=r"'dirichlet' needs one label per example.*\(6, 80\)"):
         Dirichlet(1.0)(torch.zeros(6, 80, dtype=torch.long), 3, stream(0))
 

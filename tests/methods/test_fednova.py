@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from clouds import heads, learned
@@ -67,6 +69,8 @@ def test_clients_with_equally_many_steps_are_averaged_as_in_fedavg_bit_for_bit()
 def test_another_optimiser_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"\[train\] optimizer is 'adam', but FedNova knows"):
         FedNova().init(context(Train(optimizer="adam")))
+    with pytest.raises(ConfigError, match=r"\[train\] optimizer is 'sgd' with nesterov = True, but FedNova knows"):
+        FedNova().init(context(Train(optimizer=partial(torch.optim.SGD, nesterov=True))))
 
 
 def test_it_learns() -> None:

@@ -135,7 +135,8 @@ def test_outputs_that_do_not_fit_the_labels_are_refused(outputs: int) -> None:
     with pytest.raises(ModelError) as caught:
         check_outputs(nn.Linear(4, outputs), (FOUR, LABEL), CLASSES, 3, HALF)
     assert str(caught.value) == (
-        f"the network of level 'phone' (ratio 0.5) has {outputs} outputs, but the labels go from 0 to 2: it needs 3"
+        f"the network of level 'phone' (ratio 0.5) has {outputs} outputs, but classes are numbered from 0 and the last "
+        "is 2: it needs 3"
     )
 
 

@@ -106,6 +106,58 @@ def test_a_loss_that_gives_several_numbers_for_larger_batches(task: str | None, 
         run(**{**of_kind("own"), **few, **settings, "loss": of_large_batches, "task": task, "rounds": 1})
 
 
+def of_pairs(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A loss that works for the two examples on which it is tried, and for no other number."""
+    return squared(outputs.view(2, 1), targets)
+
+
+@pytest.mark.parametrize("task", [None, "regression"])
+@pytest.mark.parametrize("metrics", [None, []])
+def test_a_loss_that_fails_for_larger_batches(task: str | None, metrics: Any) -> None:
+    says = r"^loss fails as a model is scored: of_pairs in .*test_bad_tasks\.py:\d+ raised RuntimeError: shape"
+    with pytest.raises(ConfigError, match=says):
+        run(**{**of_kind("own"), "loss": of_pairs, "task": task, "metrics": metrics})
+
+
+def test_a_loss_of_pytorch_that_fails_for_larger_batches() -> None:
+    weighted = nn.BCEWithLogitsLoss(weight=torch.ones(2))
+    with pytest.raises(ConfigError, match=r"^loss fails as a model is scored: RuntimeError: The size of"):
+        run(**{**of_kind("binary"), "loss": weighted})
+
+
+class Later:
+    """A loss that fails once models are scored in pieces: it was tried on all test examples."""
+
+    def __init__(self) -> None:
+        self.tried = False
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if not outputs.requires_grad:
+            if self.tried:
+                raise KeyError("a slip")
+            self.tried = True
+        return squared(outputs, targets)
+
+
+def test_a_loss_that_fails_in_the_middle_of_a_run() -> None:
+    with pytest.raises(ConfigError, match=r"^loss fails as a model is scored: __call__ in .* raised KeyError"):
+        run(**{**of_kind("own"), "loss": Later()})
+
+
+class Picky(nn.Sequential):
+    """A network that fails on some inputs."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if bool((inputs > 100).any()):
+            raise ValueError("too large")
+        return super().forward(inputs)  # type: ignore[no-any-return]
+
+
+def test_a_network_that_fails_on_test_examples() -> None:
+    with pytest.raises(DataError, match=r"^test: the network fails: forward in .* raised ValueError: too large$"):
+        run(model=Picky(*net()), test=(INPUTS + 1000, CLASSES), rounds=1)
+
+
 @pytest.mark.parametrize("loss", ["vector", "failing", "not_a_number", "without_gradient"])
 def test_a_config_with_a_bad_loss_ends_with_exit_code_2(
     loss: str, tmp_path: Any, capsys: Any, monkeypatch: Any
@@ -229,7 +281,7 @@ def test_one_target_per_example_where_there_should_be_several_also_in_lazy_items
 @pytest.mark.parametrize(
     ("kind", "outputs", "says"),
     [
-        ("classes", 2, "has 2 outputs, but the labels go from 0 to 2: it needs 3"),
+        ("classes", 2, "has 2 outputs, but classes are numbered from 0 and the last is 2: it needs 3"),
         ("binary", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1,\)"),
         ("regression", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1,\)"),
         ("multi-label", 2, r"gives outputs of shape \(1, 2\), but the targets have shape \(1, 3\)"),

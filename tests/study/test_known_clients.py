@@ -162,7 +162,7 @@ def test_owners_of_a_dataset_and_of_its_test_examples():
 
 
 def test_gaps_between_numbers_are_told_and_such_clients_are_called_by_them():
-    with pytest.warns(UserWarning, match="owners' numbers, which have gaps: there is no client '1'"):
+    with pytest.warns(UserWarning, match="the numbers that they came with, which have gaps: there is no client '1'"):
         result = run(data=arrays(), owners=[0, 5, 2] * 20)
     assert result.names == ("0", "5", "2")
 
@@ -246,11 +246,14 @@ def test_tensors_are_copied_once():
         ({"data": arrays(), "partition": [[0], [60]]}, "example 60 .* from 0 to 59"),
         ({"data": arrays(), "partition": [[0], []]}, "partition gives client '1' no examples"),
         ({"data": arrays(), "partition": [[0, 3], [2], [3]]}, "example 3 to clients '0' and '2'"),
-        ({"data": arrays(), "partition": [[0, 0], [2]]}, "example 0 to clients '0' and '0'"),
+        ({"data": arrays(), "partition": [[0, 0], [2]]}, "example 0 to client '0' twice; list it once"),
         ({"data": arrays(), "partition": {"a": "all"}}, "partition has 'all' for client 'a', but it should list the"),
         ({"data": arrays(), "partition": {"alpha": 1.0}}, "a partition with options has a 'name'"),
-        ({"data": arrays(), "partition": [3, 4]}, "partition has 3 for client '0'"),
-        ({"data": arrays(), "partition": [[0, "x"], [1]]}, "should give a list with the numbers"),
+        (
+            {"data": arrays(), "partition": [3, 4]},
+            "partition has 3 for client '0'.* the client of each example is what owners= takes",
+        ),
+        ({"data": arrays(), "partition": [[0, "x"], [1]]}, "gives client 0 a list, but it should give it the numbers"),
         ({"data": arrays(), "partition": {"a": arrays()[1] > 0}}, "truth values"),
         ({"data": arrays(), "partition": [[0]], "owners": ["a"] * 60}, "so owners should be left out"),
         ({"data": arrays(), "owners": ["a"] * 59}, "owners has 59 entries for 60 examples"),
@@ -264,6 +267,18 @@ def test_tensors_are_copied_once():
             "test is a dictionary, but the clients have no names",
         ),
         ({"clients": 3}, "data is None; give data="),
+        (
+            {"clients": [arrays()]},
+            "clients is a list, but it should be a number, or a dictionary with the data of each",
+        ),
+        (
+            {"clients": 2, "data": arrays(), "test": (torch.full((4, 5), torch.nan), torch.zeros(4).long())},
+            "^test: .*not finite",
+        ),
+        (
+            {"clients": {"a": arrays()}, "test": (torch.full((4, 5), torch.nan), torch.zeros(4).long())},
+            "^test: .*not finite",
+        ),
         ({}, "data is None; give data="),
     ],
 )

@@ -15,7 +15,9 @@ LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 PACKAGES = Path(sysconfig.get_paths()["purelib"])
 OURS = (Path(__file__).parents[1], Path(torch.__file__).parent)
 UNKNOWN = "index out of range in self"  # PyTorch's words of an embedding
-TOO_FEW_ROWS = "an input is a number for which the network's embedding has no row; give it more rows (num_embeddings)"
+TOO_FEW_ROWS = (
+    "an input is a number for which the network's embedding has no row: it has those from 0 to num_embeddings - 1"
+)
 LONELY = "Expected more than 1 value per channel"  # PyTorch's words
 
 

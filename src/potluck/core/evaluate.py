@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from potluck.core.blame import TOO_FEW_ROWS, UNKNOWN
+from potluck.core.blame import TOO_FEW_ROWS, UNKNOWN, foreign_failure
 from potluck.core.data import Examples
-from potluck.core.errors import DataError
-from potluck.core.goals.goal import Score, Sums
+from potluck.core.errors import ConfigError, DataError, PotluckError
+from potluck.core.goals.goal import Goal, Score, Sums
+from potluck.core.goals.named import GOALS
 from potluck.core.inputs import Inputs, call, mapped, repeated, tensors_of
 from potluck.core.measures import attempt
 from potluck.core.memo import Memo
@@ -67,26 +70,47 @@ def tally_over(
     for index in torch.split(chosen, batch_size):
         inputs, targets = way.batch(mapped(lambda each: each.to(device), examples.take(index)))
         outputs = outputs_of(net, inputs, task)
-        sums = task.goal.sums(outputs, inputs, targets)
+        with blamed_on(task.goal):
+            sums = task.goal.sums(outputs, inputs, targets)
+            scored = task.goal.scored(outputs, targets) if any(not each.raw for each in task.measures.values()) else ()
         if local is not None:
             has, owned = local.classes[index].to(device), local.owned[index].to(device)
             sums[LOCAL] = local_sums(outputs, targets, has, owned)
         found = as_tensors(sums)
         for name, measure in task.measures.items():
-            shown = (outputs, targets) if measure.raw else task.goal.scored(outputs, targets)
+            shown = (outputs, targets) if measure.raw else scored
             found |= under(name, attempt(name, measure.of, *shown))
         total = added(total, found, task)
     return total
 
 
 def outputs_of(net: nn.Module, inputs: Inputs, task: Task) -> Any:
-    """What a network says of test examples; numbers that it has no row for are a mistake in the data."""
+    """What a network says of test examples; those on which it fails are told from faults of ours."""
     try:
         return task.goal.outputs(call(net, inputs))
-    except IndexError as error:
+    except PotluckError:
+        raise
+    except Exception as error:
         if UNKNOWN in str(error):
             raise DataError(f"test: {TOO_FEW_ROWS}") from error
+        if why := foreign_failure(error):
+            raise DataError(f"test: the network fails: {why}") from error
         raise
+
+
+@contextmanager
+def blamed_on(goal: Goal) -> Iterator[None]:
+    """Say so where a loss or a goal of the user's fails: with few examples, on which it was tried, it may not."""
+    try:
+        yield
+    except PotluckError:
+        raise
+    except Exception as error:
+        if goal.criterion is None and type(goal) in GOALS.values():
+            raise
+        whose = f"the task '{goal.name}'" if goal.criterion is None else "loss"
+        why = foreign_failure(error) or f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{whose} fails as a model is scored: {why}") from error
 
 
 def batch_size(task: Task, between: int = 1) -> int:
@@ -141,7 +165,8 @@ def score_of(total: Tensors, task: Task) -> Score:
     further = {
         name: attempt(name, measure.value, inside(name, total)) for name, measure in task.measures.items() if total
     }
-    return {**means, **task.goal.derived(means), **further}
+    with blamed_on(task.goal):
+        return {**means, **task.goal.derived(means), **further}
 
 
 def local_sums(logits: Tensor, targets: Tensor, classes: Tensor, owned: Tensor) -> tuple[float, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -15,7 +16,6 @@ Inputs = Any
 def call(net: nn.Module, inputs: Inputs) -> Any:
     """The network's output for a batch of inputs.
 
-    >>> import torch
     >>> call(nn.Bilinear(2, 3, 4), (torch.zeros(1, 2), torch.zeros(1, 3))).shape
     torch.Size([1, 4])
     """
@@ -42,6 +42,11 @@ def tensors_of(tree: Any) -> list[Tensor]:
     return [tree] if isinstance(tree, Tensor) else [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
+def is_whole(tensor: Tensor) -> bool:
+    """Whether these are whole numbers, which most layers take for tokens or not at all."""
+    return not tensor.is_floating_point() and tensor.dtype is not torch.bool
+
+
 def count_in(tree: Any) -> int:
     """How many examples a batch has."""
     return len(tree) if isinstance(tree, Tensor) else len(tensors_of(tree)[0])
@@ -55,7 +60,6 @@ def repeated(tree: Any, count: int) -> Any:
 def joined(trees: list[Any], join: Callable[[list[Tensor]], Tensor]) -> Any:
     """Several trees of one form as one, their tensors joined.
 
-    >>> import torch
     >>> joined([{"a": torch.zeros(2)}, {"a": torch.ones(2)}], torch.stack)["a"].shape
     torch.Size([2, 2])
     """

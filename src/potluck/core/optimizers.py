@@ -72,6 +72,11 @@ def rule_of(given: object) -> Rule:
     if isinstance(given, Mapping) and isinstance(given.get("name"), str):
         return Rule(kind_named(given["name"]), frozen({key: value for key, value in given.items() if key != "name"}))
     kind, options = (given.func, given.keywords) if isinstance(given, partial) and not given.args else (given, {})
+    if isinstance(given, torch.optim.Optimizer):
+        raise ConfigError(
+            f"optimizer is one that is made already, but every client makes one of its own: give the class "
+            f"{type(given).__name__} instead"
+        )
     if not isinstance(kind, type) or not issubclass(kind, torch.optim.Optimizer):
         raise ConfigError(f"optimizer is {given!r}, but it should be {WANTED}")
     return Rule(kind, frozen(options))

@@ -17,7 +17,9 @@ from potluck.core.errors import ConfigError
 def hint(name: str, known: Iterable[str]) -> str:
     """Which of the known names was probably meant, or all of them."""
     known = list(known)
+    lower = {each.lower(): each for each in reversed(known)}
     close = difflib.get_close_matches(name, known, n=1)
+    close = close or [lower[each] for each in difflib.get_close_matches(name.lower(), lower, n=1)]
     return f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known) or 'none'}"
 
 

@@ -26,10 +26,10 @@ from potluck.core.errors import ConfigError, DataError
 from potluck.data.columns.checked import arrays_of
 from potluck.data.columns.mapped import mapped_file
 from potluck.data.columns.ragged import Ragged
-from potluck.data.columns.tensors import as_tensor, described, plain
+from potluck.data.columns.tensors import as_tensor, described, leaves_of, plain
 from potluck.data.folder import from_folder
 from potluck.data.how import Given, How, short
-from potluck.data.items.batching import Batching, Collated, Stacked, fill_of
+from potluck.data.items.batching import Batching, Collated, Stacked, fill_of, require_pad
 from potluck.data.items.collect import MOST_BYTES, bytes_of, from_items, from_stream
 from potluck.data.items.form import Form
 from potluck.data.items.lazy import Items
@@ -226,7 +226,8 @@ def batching_of(how: How, alone: bool) -> Batching:
 
 def from_columns(inputs: Any, targets: Any, how: How) -> Arrays:
     """Columns of inputs and targets; several of them in tuples and dictionaries."""
-    what = "(inputs, targets)"
+    what, places = "(inputs, targets)", [place for place, _ in leaves_of(plain(inputs))]
+    require_pad(how.pad, [place.rpartition("['")[2][:-2] for place in places if place.endswith("']")])
     return arrays_of(columns_in(inputs, "inputs", how.pad), columns_in(targets, "targets", None, target=True), what)
 
 

@@ -8,6 +8,7 @@ weight, and because they went further. Here the way of each client is divided by
 the mean is multiplied by the mean of these lengths.
 
 Departures:
+- p_i is a share of the examples of the round's clients, as in FedAvg; in the paper of all clients'.
 - How many steps a client takes follows from its number of examples, so the server need not be told.
 - Weight decay is part of a gradient, as in the authors' code; the paper has none.
 - Frozen weights, running statistics and whole numbers are averaged as in FedAvg.
@@ -40,10 +41,12 @@ class FedNova(OneNetwork):
 
     def init(self, ctx: Context) -> Tensors:
         rule = ctx.task.train.rule
-        if rule.kind is not torch.optim.SGD or any(value for _, value in rule.options):
+        asked = ", ".join(f"{name} = {value}" for name, value in rule.options if value)
+        if rule.kind is not torch.optim.SGD or asked:
+            found = f"'sgd' with {asked}" if rule.kind is torch.optim.SGD else f"'{rule.name}'"
             raise ConfigError(
-                f"[train] optimizer is '{rule.name}'{' with options' if rule.options else ''}, but FedNova knows the "
-                "length of SGD's steps alone, with or without momentum: let it be 'sgd'"
+                f"[train] optimizer is {found}, but FedNova knows the length of SGD's steps alone, with or without "
+                "momentum: let it be 'sgd'"
             )
         return super().init(ctx)
 
@@ -60,7 +63,7 @@ def weight_names(level: Level, ctx: Context) -> frozenset[str]:
 
 
 def path_length(client: Client, train: Train) -> float:
-    """‖a_i‖₁ = (τ - ρ (1 - ρ^τ) / (1 - ρ)) / (1 - ρ) for τ steps with momentum ρ; τ without (FedNova, sec. 4)."""
+    """‖a_i‖₁ = (τ - ρ (1 - ρ^τ) / (1 - ρ)) / (1 - ρ) for τ steps with momentum ρ; τ without (FedNova, sec. 4.1)."""
     steps, momentum = steps_of(client.size, train), MOMENTUM if train.momentum is None else train.momentum
     return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
 

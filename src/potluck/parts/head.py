@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
 from potluck.core.goals.goal import Goal
-from potluck.core.inputs import Inputs, tensors_of
+from potluck.core.inputs import Inputs, is_whole, tensors_of
 from potluck.core.names import own_name
 from potluck.core.observe import Given, observe
 from potluck.core.types import Batch, Level
@@ -60,7 +60,10 @@ def try_once(net: nn.Module, example: Inputs, goal: Goal, level: Level) -> Any:
     try:
         return goal.outputs(observe(net, example))
     except (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
-        shapes = " and ".join(str(tuple(tensor.shape[1:])) for tensor in tensors_of(example))
+        shapes = " and ".join(
+            f"{tuple(tensor.shape[1:])}{' of whole numbers' if is_whole(tensor) else ''}"
+            for tensor in tensors_of(example)
+        )
         raise ModelError(
             f"the network of level '{level.name}' (ratio {level.ratio:g}) cannot run on an input of shape "
             f"{shapes}: {error}"

@@ -92,7 +92,7 @@ class Momentum(ServerOptimizer):
         return {"m": 0.0}
 
     def move(self, delta: Tensor, kept: Tensors) -> tuple[Tensor, Tensors]:
-        """m = β m + Δ, w += η m (Hsu et al., sec. 4.3)."""
+        """m = β m + Δ, w += η m (Hsu et al.)."""
         m = self.beta * kept["m"] + delta
         return self.lr * m, {"m": m}
 

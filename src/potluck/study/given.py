@@ -90,7 +90,21 @@ class OfFleet:
         update_wrapper(self, function)  # a record has its name
 
     def __call__(self, clients: int, levels: tuple[Level, ...], round: int, seed: int) -> Tensor:
-        return torch.as_tensor(self.function(clients, levels, round, seed))
+        given = self.function(clients, levels, round, seed)
+        try:
+            found = torch.as_tensor(given)
+            fits = found.shape == (clients,) and bool((found == found.long()).all())
+        except (TypeError, ValueError, RuntimeError):
+            fits = False
+        if not fits:
+            raise ConfigError(
+                f"assignment gives {shown(given)}, but it should give a level's number for each of {clients} clients"
+            )
+        if len(wrong := found[(found < 0) | (found >= len(levels))]):
+            raise ConfigError(
+                f"assignment gives a client level {int(wrong[0])}, but they are numbered from 0 to {len(levels) - 1}"
+            )
+        return found.long()
 
 
 def as_assignment(given: Any) -> Assignment:
@@ -186,10 +200,19 @@ def as_dataset(data: Any, test: Any, seed: int, goal: Goal | None = None) -> Dat
     if isinstance(test, int | float):
         kept, scored = hold_out(examples, test, seed)
     else:
-        kept, scored = examples, examples_from(test)
+        kept, scored = examples, test_examples(test)
         require_names(kept, "data", scored, "test")
         require_fitting(scored, goal, "test")
     return Dataset(kept, scored)
+
+
+def test_examples(test: Any) -> Examples:
+    """Examples to score on; what is wrong with them is told as theirs."""
+    try:
+        found: Examples = examples_from(test)
+    except DataError as error:
+        raise DataError(f"test: {error}") from error
+    return found
 
 
 def hold_out(examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:

@@ -118,7 +118,10 @@ def dataset_of(
         kept, scored = held_out(clients, test, seed)
     whose = None
     if shared is None and not scored:
-        given = read(test, AS_IT_IS)
+        try:
+            given = read(test, AS_IT_IS)
+        except DataError as error:
+            raise DataError(f"test: {error}") from error
         shared, whose = given.examples, given.owners
         name, first = next(iter(clients.items()))
         require_names(first.source, f"client {name!r}", shared, "test")

@@ -142,6 +142,11 @@ def who_of(clients: Any, data: Any, partition: Any, owners: Any) -> Who:
             if given is not None:
                 raise ConfigError(f"clients has the data of each client, so {name} should be left out")
         return ByData(by_name(clients, "clients"))
+    if isinstance(clients, Sequence) and not isinstance(clients, str):
+        raise ConfigError(
+            f"clients is a {type(clients).__name__}, but it should be a number, or a dictionary with the data of each "
+            "client by name, as in {'alice': data, …}"
+        )
     if data is None:
         raise DataError("data is None; give data=, or the data of each client, as in clients={'alice': data, …}")
     if is_lists(partition):
@@ -173,7 +178,7 @@ def with_numbers(clients: Any, partition: Any, owners: Any) -> ByNumber:
         if not hasattr(one, "__len__") or isinstance(one, str):
             raise ConfigError(
                 f"partition has {shown(one)} for client {name!r}, but it should list the numbers of its examples; a "
-                "partition with options has a 'name'"
+                "partition with options has a 'name', and the client of each example is what owners= takes"
             )
     if clients is not None and clients != len(lists):
         raise ConfigError(
@@ -220,8 +225,10 @@ def require_own(clients: Mapping[str, Tensor], total: int) -> None:
     held = torch.cat(list(clients.values())).bincount(minlength=total)
     if int(held.max()) > 1:
         twice = int((held > 1).nonzero()[0])
-        holders = [name for name, index in clients.items() for _ in range(int((index == twice).sum()))]
+        one, other = [name for name, index in clients.items() for _ in range(int((index == twice).sum()))][:2]
+        if one == other:
+            raise DataError(f"partition gives example {twice} to client {one!r} twice; list it once")
         raise DataError(
-            f"partition gives example {twice} to clients {holders[0]!r} and {holders[1]!r}, but an example is one "
-            "client's; a function may give it to both"
+            f"partition gives example {twice} to clients {one!r} and {other!r}, but an example is one client's; a "
+            "function may give it to both"
         )

@@ -67,4 +67,4 @@ def notes_on_names(names: Sequence[str]) -> list[str]:
     missing = next(number for number in range(len(numbers) + 1) if number not in numbers)
     if missing == len(numbers):
         return []
-    return [f"clients are called by their owners' numbers, which have gaps: there is no client '{missing}'"]
+    return [f"clients keep the numbers that they came with, which have gaps: there is no client '{missing}'"]

@@ -11,7 +11,6 @@ from potluck.core.errors import ConfigError, PotluckError
 from potluck.core.evaluate import score_of, tally_over
 from potluck.core.goals.goal import Goal, scalar
 from potluck.core.goals.named import GOALS
-from potluck.core.goals.own import Own
 from potluck.core.inputs import call
 from potluck.core.types import Task
 
@@ -45,11 +44,11 @@ def obstacle(found: Tensor) -> str:
 
 
 def try_metrics(task: Task, net: nn.Module, test: Examples) -> None:
-    """Refuse a metric that fails, and a goal of the user's that cannot score.
+    """Refuse a metric that fails, and a loss or goal of the user's that cannot score.
 
     Some need more examples than a few, as one of each class: before a metric is refused, it is shown all of them.
     """
-    if not task.measures and type(task.goal) in GOALS.values():
+    if not task.measures and task.goal.criterion is None and type(task.goal) in GOALS.values():
         return
     for examples in (evenly_spaced(test, SOME), test):
         try:
@@ -59,8 +58,3 @@ def try_metrics(task: Task, net: nn.Module, test: Examples) -> None:
         except ConfigError:
             if examples is test:
                 raise
-        except Exception as error:
-            if isinstance(error, PotluckError) or type(task.goal) in {*GOALS.values(), Own}:
-                raise
-            why = foreign_failure(error) or f"{type(error).__name__}: {error}"
-            raise ConfigError(f"the task '{task.goal.name}' fails as a model is scored: {why}") from error

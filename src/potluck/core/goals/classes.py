@@ -17,6 +17,7 @@ from potluck.core.inputs import tensors_of
 
 INPUT_IDS = "input_ids"  # what networks of transformers call tokens
 IGNORED = -100  # PyTorch's target for what does not count, such as padding
+UNLABELLED = 255  # what many sets of images have for it
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,17 @@ class Classes(Goal):
         return logits[kept].softmax(-1), wanted[kept]
 
     def obstacle(self, outputs: Tensor, targets: Tensor, classes: int) -> str:
+        if outputs.shape == targets.shape and classes <= 2:
+            return (
+                f"gives logits of shape {tuple(outputs.shape)}, classes last, and the labels have the same shape, but "
+                "each label needs logits of its own; if they are 0 or 1 for each of several classes, number the "
+                "classes, or let the task be 'multi-label'"
+            )
         if outputs.shape[-1] != classes:
-            return f"has {outputs.shape[-1]} outputs, but the labels go from 0 to {classes - 1}: it needs {classes}"
+            return (
+                f"has {outputs.shape[-1]} outputs, but classes are numbered from 0 and the last is {classes - 1}: it "
+                f"needs {classes}"
+            )
         if outputs.shape[:-1] != targets.shape:
             return (
                 f"gives logits of shape {tuple(outputs.shape)}, classes last, but the labels have shape "
@@ -106,9 +116,11 @@ class Pixels(Classes):
         if outputs.shape == (*targets.shape, classes):
             return ""
         given = outputs.movedim(-1, 1) if outputs.dim() > 2 else outputs  # as the network gives them
+        unlabelled = f"; if {UNLABELLED} stands for pixels without a label, make it {IGNORED}"
         return (
             f"gives logits of shape {tuple(given.shape)}, but labels of shape {tuple(targets.shape)} from 0 to "
             f"{classes - 1} need {(len(targets), classes, *targets.shape[1:])}, classes second"
+            f"{unlabelled if classes - 1 == UNLABELLED else ''}"
         )
 
 

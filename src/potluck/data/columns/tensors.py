@@ -51,7 +51,16 @@ def not_numbers(value: Any, what: str) -> DataError:
     """Why something is no array of numbers, and what to do."""
     if getattr(getattr(value, "dtype", None), "kind", "") == "c":
         return DataError(f"{what} is a complex array; make it {WAYS_OUT['complex']}")
+    if has_text(value):
+        return DataError(f"{what} has text, but it should have numbers: number classes from 0, and tokenise sentences")
     return DataError(f"{what} is a {described(value)}, which is not an array of numbers of one shape")
+
+
+def has_text(value: Any) -> bool:
+    """Whether this is text, or an array or list of it."""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, str) or getattr(getattr(value, "dtype", None), "kind", "") in ("U", "S", "T")
 
 
 def as_input(value: Any, what: str) -> Tensor:

@@ -17,6 +17,7 @@ from potluck.data.columns.tensors import as_input, as_tensor, leaves_of
 from potluck.data.items.asked import blamed
 from potluck.data.items.form import Form
 
+RETURNED = "what collate returns"
 Divided = tuple[Any, Any]
 """Inputs and targets, of an item or of a batch."""
 
@@ -81,24 +82,27 @@ class Collated:
 
     def one(self, item: Any, number: int) -> Divided:
         inputs, targets = self.batch([item], [number])
-        for place, tensor in leaves_of((inputs, targets)):
-            if tensor.dim() == 0 or len(tensor) != 1:
-                raise DataError(
-                    f"collate makes a tensor of shape {tuple(tensor.shape)} of one item (at {place}), but batches "
-                    "should have the examples in the first dimension"
-                )
         return tree_map(lambda tensor: tensor[0], inputs), tree_map(lambda tensor: tensor[0], targets)
 
     def batch(self, items: Sequence[Any], numbers: Sequence[int]) -> Divided:
-        with blamed(f"collate fails on {len(items)} {'items' if len(items) > 1 else 'item'}"):
+        with blamed(f"collate fails on {counted(items)}"):
             made = self.collate(list(items))
-        inputs, targets = self.form.divided(made, "what collate returns")
-        return named(inputs, "what collate returns", None, as_tensor), named(
-            targets, "what collate returns", None, as_tensor
-        )
+        inputs, targets = (named(tree, RETURNED, None, as_tensor) for tree in self.form.divided(made, RETURNED))
+        for place, tensor in leaves_of((inputs, targets)):
+            if tensor.dim() == 0 or len(tensor) != len(items):
+                raise DataError(
+                    f"collate makes a tensor of shape {tuple(tensor.shape)} of {counted(items)} (at {place}), but "
+                    "batches should have the examples in the first dimension, and each item should be one"
+                )
+        return inputs, targets
 
     def fill(self, place: str, first: Tensor, target: bool) -> float | None:
         return IGNORED if target and not first.is_floating_point() else 0  # the function sees to the inputs
+
+
+def counted(items: Sequence[Any]) -> str:
+    """How many items there are."""
+    return f"{len(items)} {'items' if len(items) > 1 else 'item'}"
 
 
 def named(tree: Any, what: str, number: int | None, read: Callable[[Any, str], Tensor]) -> Any:

@@ -52,12 +52,13 @@ def as_holdings(dealt: object, clients: int, total: int) -> AnyHoldings:
 def numbered(dealt: object, total: int) -> list[Tensor]:
     """The numbers of every client's examples, checked."""
     try:
-        lists = [torch.as_tensor(one).reshape(-1) for one in dealt]  # type: ignore[attr-defined]
-    except (TypeError, ValueError, RuntimeError) as error:
+        each = list(dealt)  # type: ignore[call-overload]
+    except TypeError as error:
         raise DataError(
             f"the partition gives a {type(dealt).__name__}, but it should give a list with the numbers of every "
-            f"client's examples ({error})"
+            "client's examples"
         ) from error
+    lists = [numbers_of(one, client) for client, one in enumerate(each)]
     if any(one.dtype is torch.bool for one in lists):
         raise DataError(
             "the partition gives truth values, but it should give the numbers of every client's examples; "
@@ -70,6 +71,17 @@ def numbered(dealt: object, total: int) -> list[Tensor]:
             f"the partition gives example {wrong[0].item()} to a client, but they are numbered from 0 to {total - 1}"
         )
     return [one.long() for one in lists]
+
+
+def numbers_of(one: object, client: int) -> Tensor:
+    """The numbers that are given for one client."""
+    try:
+        return torch.as_tensor(one).reshape(-1)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"the partition gives client {client} a {type(one).__name__}, but it should give it the numbers of its "
+            f"examples ({error})"
+        ) from error
 
 
 def boundaries(sizes: Tensor) -> Tensor:
@@ -110,10 +122,8 @@ def require_examples(targets: Tensor, clients: int, each: int = 1) -> None:
 def require_labels(targets: Tensor, partition: str) -> None:
     """Refuse targets that are not one class per example."""
     if targets.dim() != 1 or targets.is_floating_point():
-        raise DataError(
-            f"partition {partition!r} needs one label per example, but the targets have the shape "
-            f"{tuple(targets.shape)}: use 'iid' or 'natural'"
-        )
+        found = "are no whole numbers" if targets.dim() == 1 else f"have the shape {tuple(targets.shape)}"
+        raise DataError(f"partition {partition!r} needs one label per example, but the targets {found}: use 'iid'")
 
 
 def require_classes(present: int, clients: int, wanted: int, field: str) -> None:

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from potluck.core.copying import copied, plain_tensors
 from potluck.core.errors import ModelError
-from potluck.core.inputs import Inputs, call, mapped, tensors_of
+from potluck.core.inputs import Inputs, call, is_whole, mapped, tensors_of
 from potluck.core.logits import LOGITS, entries_of
 from potluck.core.observe import Given, listening, undisturbed
 from potluck.parts.trace.call import Arguments, Call, UnforeseenCallError
@@ -163,7 +163,7 @@ def trace(net: nn.Module, example: Inputs) -> Trace:
     except (RuleError, HiddenError):
         raise
     except Exception as error:  # whatever the user's own code raises
-        shapes = " and ".join("x".join(map(str, tensor.shape)) for tensor in tensors_of(example))
+        shapes = " and ".join(map(size_of, tensors_of(example)))
         place = evaluation.place[-1]
         raise ModelError(f"the network cannot run on an input of {shapes}: in {place}, {error}") from error
     if any(id(parameter) not in evaluation.read for parameter in parameters.values()):
@@ -278,6 +278,11 @@ def placed(net: nn.Module, place: list[str], note: Callable[[str, object], None]
 
     with listening({name: module for name, module in net.named_modules() if name}, entered, left):
         yield
+
+
+def size_of(tensor: Tensor) -> str:
+    """The size of an input, in an error."""
+    return f"{'x'.join(map(str, tensor.shape))}{' whole numbers' if is_whole(tensor) else ''}"
 
 
 def tensors_in(output: object) -> list[Tensor]:
