@@ -45,7 +45,9 @@ def stage_of(entry: Entry, path: Path, trust: bool) -> Stage:
     config, run = entry.config(trust), RunDirectory(path)
     if not run.config.exists():
         return Stage(entry, path, 0, config.task.rounds, False)
-    changed = differences(asked(run.settings()), asked(config.resolved()))
+    # Settings that were not there yet when the run was made have their defaults.
+    there = parse_config(asked(run.settings()), Origin(run.config, trusted=trust)).resolved()
+    changed = differences(asked(there), asked(config.resolved()))
     if changed:
         raise RunError(
             f"{path} holds another experiment than the one asked for: {'; '.join(changed[:5])}; choose another folder "
