@@ -38,6 +38,12 @@ def test_an_equal_cost_is_what_the_most_sparing_run_took():
     assert [row[2] for row in found.rows] == ["25.0 ± 7.1 %", "40.0 %"]
 
 
+def test_a_time_that_rounds_to_nothing_is_told_with_two_digits():
+    quick = [run([0.2], name, spent=(10, 5, 100, 0.0317), train__lr=rate) for name, rate in (("a", 0.1), ("b", 0.2))]
+    assert sheet(part="equal", runs=quick).headers[-1] == "at 0.032 s"
+    assert SHOWN.spent("seconds", 61.7) == "62 s"
+
+
 def test_a_mean_of_fewer_runs_says_so():
     late = run([None, 0.7], "a1", train__lr=0.1, seed=1)
     assert [row[2] for row in sheet(part="equal", runs=[RUNS[0], late, RUNS[2]]).rows] == ["20.0 % (1 of 2)", "40.0 %"]

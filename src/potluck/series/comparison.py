@@ -46,7 +46,7 @@ class Shown:
     def spent(self, what: str, amount: float) -> str:
         """An amount of bytes, MACs or seconds."""
         if what == "seconds":
-            return f"{amount:.0f} s"
+            return f"{amount:.0f} s" if amount >= 10 else f"{amount:.2g} s"
         return self.in_bytes(amount) if what == "bytes" else self.quantity(amount)
 
 

@@ -8,11 +8,14 @@ from potluck.series.played import Played
 from potluck.study.best import sign
 from potluck.study.levels import MEAN
 
+LEEWAY = 0.05
+"""By what share a run may exceed a budget: levels are drawn and clocks wander, so no two runs cost the same."""
+
 
 def at_budget(run: Played, what: str, budget: float, level: str = MEAN) -> float | None:
-    """The score of the last scored round that ended within a budget; None if no round did."""
+    """The score of the last scored round that ended within a budget, but for a hair; None if no round did."""
     spent = run.spent(what)
-    within = [at for at in run.evaluated if spent[at] <= budget]
+    within = [at for at in run.evaluated if spent[at] <= budget * (1 + LEEWAY)]
     return run.score(within[-1], level) if within else None
 
 
