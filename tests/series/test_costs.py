@@ -44,12 +44,16 @@ def test_the_score_at_a_budget_is_that_of_the_last_scored_round_within_it(rounds
     assert at_budget(played(rounds), what, budget) == within[-1]
 
 
-@given(st.lists(RUN, min_size=1, max_size=4), st.sampled_from(list(PARTS)))
-def test_an_equal_budget_is_one_that_every_run_has_spent(many, what):
-    runs = [played(rounds) for rounds in many]
-    assert equal_budget(runs, what) == min(
-        slowly([*rounds, (2.0, (0, 0, 0, 0.0))], what, lambda s, _: s == 2) for rounds in many
-    )
+@given(st.lists(st.lists(RUN, min_size=1, max_size=3), min_size=1, max_size=3), st.sampled_from(list(PARTS)))
+def test_an_equal_budget_is_all_that_the_cheapest_group_spent_and_all_of_its_runs_are_within_it(many, what):
+    groups = [[played(rounds) for rounds in group] for group in many]
+    totals = [
+        max(slowly([*rounds, (2.0, (0, 0, 0, 0.0))], what, lambda s, _: s == 2) for rounds in group) for group in many
+    ]
+    budget = equal_budget(groups, what)
+    assert budget == min(totals)
+    cheapest = groups[totals.index(budget)]
+    assert [at_budget(run, what, budget) for run in cheapest] == [run.last("mean") for run in cheapest]
 
 
 def test_the_figures_of_fedhm_figure_7():
@@ -73,7 +77,7 @@ def test_a_round_that_was_not_scored_reaches_nothing_but_is_paid_for():
 def test_a_hair_more_than_the_budget_is_within_it():
     """Levels are drawn, so the runs of a group never cost the same; the dearer ones had no score, or an older one."""
     cheapest, other = run([0.2, 0.4], spent=(10, 5, 100, 1.0)), run([0.3, 0.5], spent=(10, 5, 102, 1.04))
-    assert equal_budget([cheapest, other], "MACs") == 200
+    assert equal_budget([[cheapest], [other]], "MACs") == 200
     assert [at_budget(each, "MACs", 200) for each in (cheapest, other)] == [0.4, 0.5]
     assert at_budget(other, "seconds", 2.0) == 0.5
     assert at_budget(run([0.3, 0.5], spent=(10, 5, 106, 1.0)), "MACs", 200) == 0.3
