@@ -85,6 +85,8 @@ def test_the_best_round_has_a_column_only_where_examples_choose_it():
     found = sheet(part="scores", runs=[chosen])
     assert dict(zip(found.headers, found.rows[0], strict=True))["best"] == "25.0 %"
     assert "best" not in sheet(part="scores").headers
+    both = sheet(part="scores", runs=[chosen, RUNS[2]])
+    assert [row[both.headers.index("best")] for row in both.rows] == ["25.0 %", "-"]
 
 
 def test_runs_of_different_tasks_are_refused_with_a_run_of_each():
