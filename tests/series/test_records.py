@@ -176,6 +176,10 @@ def test_settings_that_were_not_there_yet_have_their_defaults(play, tmp_path):
     assert there
     config.write_text(before + after)
     assert kept_of(config.parent)
+    metrics = config.with_name("metrics.jsonl")
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(RunError, match=r"train\.accumulate"):
+        kept_of(config.parent)  # it would go on, and must have all settings
 
 
 def test_an_earlier_record_must_still_be_readable(play, tmp_path):
