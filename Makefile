@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-whole test-processors lint type check bench bench-rivals clean
+.PHONY: help setup demo test test-slow test-whole test-processors lint type check records bench bench-rivals clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
 check: lint type test test-whole test-processors  ## everything CI runs
+
+records: $(STAMP)  ## keep records of finished reproductions (FROM=their folder) in results/, and write their tables into docs/results.md
+	$(BIN)/python benchmarks/records.py $(FROM)
 
 bench: $(STAMP)  ## measure speed and memory, as ratios of things timed side by side (half an hour); bench.json has all
 	$(BIN)/python benchmarks/all.py bench.json

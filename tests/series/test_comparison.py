@@ -32,10 +32,23 @@ def test_a_row_has_the_mean_and_the_sample_deviation_of_its_runs():
     assert found.rows[1] == ("lr=0.2", "1", "40.0 %", "40.0 %")
 
 
-def test_an_equal_cost_is_what_the_most_sparing_run_took():
+def test_an_equal_cost_is_what_the_cheapest_group_took():
     found = sheet(part="equal")
     assert found.headers == ("", "runs", "at 15 KiB", "at 100M MACs", "at 1 s")
     assert [row[2] for row in found.rows] == ["25.0 ± 7.1 %", "40.0 %"]
+
+
+def test_all_runs_of_the_cheapest_group_count_though_their_levels_were_drawn_otherwise():
+    drawn = [
+        run([score], name, (10, 5, macs, 1.0), seed=macs) for name, score, macs in (("a", 0.2, 100), ("b", 0.4, 130))
+    ]
+    assert [row[2:] for row in sheet(part="equal", runs=drawn).rows] == [("30.0 ± 14.1 %",) * 3]
+
+
+def test_a_time_that_rounds_to_nothing_is_told_with_two_digits():
+    quick = [run([0.2], name, spent=(10, 5, 100, 0.0317), train__lr=rate) for name, rate in (("a", 0.1), ("b", 0.2))]
+    assert sheet(part="equal", runs=quick).headers[-1] == "at 0.032 s"
+    assert SHOWN.spent("seconds", 61.7) == "62 s"
 
 
 def test_a_mean_of_fewer_runs_says_so():
@@ -72,6 +85,8 @@ def test_the_best_round_has_a_column_only_where_examples_choose_it():
     found = sheet(part="scores", runs=[chosen])
     assert dict(zip(found.headers, found.rows[0], strict=True))["best"] == "25.0 %"
     assert "best" not in sheet(part="scores").headers
+    both = sheet(part="scores", runs=[chosen, RUNS[2]])
+    assert [row[both.headers.index("best")] for row in both.rows] == ["25.0 %", "-"]
 
 
 def test_runs_of_different_tasks_are_refused_with_a_run_of_each():

@@ -122,3 +122,14 @@ def test_a_run_that_diverged_has_no_deviation_but_does_no_harm(value):
     found = Spread.of([1.0, value])
     assert math.isnan(found.deviation)
     assert not math.isfinite(found.mean)
+
+
+def test_runs_of_a_preset_are_called_by_row_and_case():
+    first = run([0.5], "a", train__lr=0.1, series__row="flanc", series__case="iid")
+    again = run([0.5], "b", train__lr=0.1, seed=1, series__row="flanc", series__case="iid")
+    other = run([0.5], "c", train__lr=0.2, series__row="heterofl")
+    assert [group.name for group in grouped([first, again, other])] == ["flanc.iid", "heterofl"]
+    smaller = run([0.5], "d", train__lr=0.3, series__row="heterofl")
+    alone = run([0.5], "e", train__lr=0.3)
+    for others in ([other, smaller], [other, alone]):  # the same cell at another scale, and a run of no preset
+        assert [group.name for group in grouped([first, *others])] == ["lr=0.1", "lr=0.2", "lr=0.3"]

@@ -68,6 +68,12 @@ def test_the_overview_counts_experiments_with_a_finished_run(results, monkeypatc
     assert overview(results / "nothing here")[0].rows == (("tiny", "Table 0, digits", "3", "-"),)
 
 
+def test_the_overview_says_which_presets_are_of_which_paper(results, monkeypatch):
+    found = [replace(PRESET, name=name, source=paper) for name, paper in (("a", "One"), ("b", "One"), ("c", "Two"))]
+    monkeypatch.setattr("potluck.series.listing.presets", lambda: {preset.name: preset for preset in found})
+    assert overview(results)[0].notes == ("a to b: One.", "c: Two.")
+
+
 def test_the_overview_tells_once_what_it_cannot_read(results, monkeypatch):
     part = replace(PRESET, name="part", part_of="tiny")
     monkeypatch.setattr("potluck.series.listing.presets", lambda: {"tiny": PRESET, "part": part})

@@ -44,6 +44,7 @@ def print_sheet(title: str, sheet: Sheet, format: str | None, justify: JustifyMe
 def print_comparison(runs: Sequence[Played], target: float | None, format: str | None, where: str = "") -> None:
     """Groups of runs: on a terminal one table of how good they are, and others of what that cost."""
     from potluck.series.comparison import common_measure, comparison_sheet, doubts, require_target
+    from potluck.series.costs import LEEWAY
 
     measure = common_measure(runs)
     if target is not None:
@@ -54,7 +55,8 @@ def print_comparison(runs: Sequence[Played], target: float | None, format: str |
         return
     title = f"{len(runs)} runs{where}: {measure} after the last round"
     print_sheet(title, comparison_sheet(runs, target, shown(), "scores"), None)
-    print_sheet("The mean over the levels, at an equal cost", comparison_sheet(runs, target, shown(), "equal"), None)
+    equal = f"The mean over the levels, at an equal cost (within {100 * LEEWAY:g} %)"
+    print_sheet(equal, comparison_sheet(runs, target, shown(), "equal"), None)
     if target is not None:
         print_sheet("What the mean took to get there", comparison_sheet(runs, target, shown(), "target"), None)
 

@@ -46,7 +46,7 @@ class Shown:
     def spent(self, what: str, amount: float) -> str:
         """An amount of bytes, MACs or seconds."""
         if what == "seconds":
-            return f"{amount:.0f} s"
+            return f"{amount:.0f} s" if amount >= 10 else f"{amount:.2g} s"
         return self.in_bytes(amount) if what == "bytes" else self.quantity(amount)
 
 
@@ -54,21 +54,26 @@ def comparison_sheet(runs: Sequence[Played], target: float | None, shown: Shown,
     """A row per group of runs that differ in their seeds alone; with all figures, or those of a part."""
     groups = grouped(runs)
     measure = common_measure(runs)
-    columns = columns_for(runs, measure, target, shown)
+    columns = columns_for(groups, measure, target, shown)
     seen = [column for column in columns if not column.hidden and part in (None, column.part)]
     rows, numbers = [], []
     for group in groups:
         spreads = {column.key: Spread.of(map(column.value, group.runs)) for column in columns}
         cells = [cell(spreads[column.key], column, len(group.runs)) for column in seen]
         rows.append((group.name, str(len(group.runs)), *cells))
-        numbers.append(numbers_of(group, columns, spreads, measure) | limits(runs, target))
+        numbers.append(numbers_of(group, columns, spreads, measure) | limits(groups, target))
     return Sheet(("", "runs", *(column.header for column in seen)), tuple(rows), tuple(numbers))
 
 
-def limits(runs: Sequence[Played], target: float | None) -> dict[str, float]:
+def limits(groups: Sequence[Group], target: float | None) -> dict[str, float]:
     """The equal costs at which runs are compared, and the score to be reached."""
-    budgets = {f"equal {what}": equal_budget(runs, what) for what in SPENT}
+    budgets = {f"equal {what}": budget_of(groups, what) for what in SPENT}
     return budgets if target is None else {**budgets, "target": target}
+
+
+def budget_of(groups: Sequence[Group], what: str) -> float:
+    """The cost at which groups are compared."""
+    return equal_budget([group.runs for group in groups], what)
 
 
 def require_target(target: float, measure: str) -> None:
@@ -105,8 +110,9 @@ def repeated(runs: Sequence[Played]) -> list[Any]:
     return [seed for seed, count in Counter(run.seed for run in runs).items() if count > 1]
 
 
-def columns_for(runs: Sequence[Played], measure: str, target: float | None, shown: Shown) -> list[Column]:
+def columns_for(groups: Sequence[Group], measure: str, target: float | None, shown: Shown) -> list[Column]:
     """The figures that are compared."""
+    runs = [run for group in groups for run in group.runs]
     scored: Show = percents if measure.endswith(ACCURACY) else four_digits
     levels = list(dict.fromkeys(level for run in runs for level in run.levels))
     found = [Column(level, f"last {level}", last_of(level), scored) for level in levels]
@@ -115,7 +121,7 @@ def columns_for(runs: Sequence[Played], measure: str, target: float | None, show
         found += [Column(level, f"best {level}", best_of(level), scored, hidden=True) for level in levels]
         found.append(Column("best", "best mean", best_of(MEAN), scored))
     for what in SPENT:
-        budget = equal_budget(runs, what)
+        budget = budget_of(groups, what)
         header = f"at {shown.spent(what, budget)}" if what == "seconds" else f"at {shown.spent(what, budget)} {what}"
         header = header.replace("B bytes", "B")
         found.append(Column(header, f"at equal {what}", within(what, budget), scored, every=True, part="equal"))

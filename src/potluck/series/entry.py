@@ -45,17 +45,22 @@ def stage_of(entry: Entry, path: Path, trust: bool) -> Stage:
     config, run = entry.config(trust), RunDirectory(path)
     if not run.config.exists():
         return Stage(entry, path, 0, config.task.rounds, False)
-    changed = differences(asked(run.settings()), asked(config.resolved()))
+    there, rounds = run.settings(), config.task.rounds
+    done = len(run.records()) if run.metrics.exists() else 0
+    finished = done >= rounds  # the config and metrics alone may be kept of a finished run
+    if run.checkpoint.exists():
+        finished = finished and run.final.exists()
+    elif not finished:
+        done = 0
+    if finished:  # settings that were not there yet have their defaults; a run that goes on must have all of them
+        there = parse_config(asked(there), Origin(run.config, trusted=trust)).resolved()
+    changed = differences(asked(there), asked(config.resolved()))
     if changed:
         raise RunError(
             f"{path} holds another experiment than the one asked for: {'; '.join(changed[:5])}; choose another folder "
             "with --out, or move this one away"
         )
-    done, rounds = len(run.records()) if run.metrics.exists() else 0, config.task.rounds
-    if run.checkpoint.exists():
-        return Stage(entry, path, done, rounds, done >= rounds and run.final.exists())
-    kept = done >= rounds  # the config and metrics alone may be kept of a finished run
-    return Stage(entry, path, done if kept else 0, rounds, kept)
+    return Stage(entry, path, done, rounds, finished)
 
 
 def asked(config: Table) -> Table:

@@ -61,13 +61,21 @@ def grouped(runs: Sequence[Played]) -> list[Group]:
     firsts = [members[0] for members in together.values()]
     keys = differing([settings[at] for at in firsts])
     named = telling([settings[at] for at in firsts], keys)
+    cells = [cell_of([runs[at] for at in members]) for members in together.values()]
+    told_by_cells = all(cells) and len(set(cells)) == len(cells) > 1
     found = []
-    for members in together.values():
+    for cell, members in zip(cells, together.values(), strict=True):
         first = runs[members[0]]
-        name = group_name({key: first.settings.get(key) for key in named}, first)
+        name = cell if told_by_cells else group_name({key: first.settings.get(key) for key in named}, first)
         found.append(Group(name, {key: first.settings.get(key) for key in keys}, tuple(runs[at] for at in members)))
     names = Counter(group.name for group in found)
     return [group if names[group.name] == 1 else with_path(group) for group in found]
+
+
+def cell_of(runs: Sequence[Played]) -> str:
+    """The row and case of a preset that these runs are of, if they are of one."""
+    parts = {tuple(run.settings.get(f"series.{axis}") for axis in ("row", "case")) for run in runs}
+    return ".".join(str(part) for part in parts.pop() if part is not None) if len(parts) == 1 else ""
 
 
 def with_path(group: Group) -> Group:

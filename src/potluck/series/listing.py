@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from potluck.core.errors import RunError
@@ -48,8 +49,15 @@ def overview(folder: Path) -> tuple[Sheet, list[str]]:
         numbers.append(
             {"preset": preset.name, "paper": preset.source, "what": preset.title, "runs": runs, "finished": done}
         )
-    sheet = Sheet(("preset", "what", "runs", "finished"), tuple(rows), tuple(numbers))
+    sheet = Sheet(("preset", "what", "runs", "finished"), tuple(rows), tuple(numbers), tuple(papers_of(found)))
     return sheet, list(damaged)
+
+
+def papers_of(found: Iterable[Preset]) -> Iterator[str]:
+    """Which presets are of which paper; those of one stand together."""
+    for source, own in groupby(found, key=lambda preset: preset.source):
+        first, *others = [preset.name for preset in own]
+        yield f"{first} to {others[-1]}: {source}." if others else f"{first}: {source}."
 
 
 def finished_in(done: Iterable[Done], preset: Preset) -> int:
