@@ -16,6 +16,7 @@ from potluck.core.errors import ConfigError
 
 LONGEST = 2000  # letters of a list of names: a table may have a million columns
 
+
 def hint(name: str, known: Iterable[str]) -> str:
     """Which of the known names was probably meant, or all of them."""
     known = list(known)

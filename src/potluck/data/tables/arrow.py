@@ -38,7 +38,7 @@ def read_parquet(path: Path) -> Any:
 
 def bytes_of(chunk: Any, rows: int) -> int:
     """What a piece of a column takes in memory at least."""
-    values = max(chunk.num_values, rows)
+    values: int = max(chunk.num_values, rows)
     return values * WIDTHS.get(chunk.physical_type, WIDEST) + max(0, chunk.total_uncompressed_size)
 
 
@@ -46,8 +46,8 @@ def require_room(path: Path, needed: int) -> None:
     """Refuse a table that leaves no room for the tensors that are made of it."""
     if needed > machine.memory() // 2:
         raise DataError(
-            f"{path} would take {needed / 2**30:,.1f} GiB of memory and as much again for its tensors, but this machine "
-            f"has {machine.memory() / 2**30:,.1f}; give fewer rows or columns, or arrays that are mapped from files"
+            f"{path} would take {needed / 2**30:,.1f} GiB of memory and as much again for its tensors, but this "
+            f"machine has {machine.memory() / 2**30:,.1f}; give fewer rows or columns, or arrays mapped from files"
         )
 
 

@@ -137,7 +137,8 @@ class Table:
         found = [name for name in self.left() if kind_of(self.columns[name]) == "text"]
         if len(found) != 1:
             many = f"the columns {enumerated(found)} are text" if found else "no column is text"
-            raise DataError(f"{self.what} has {enumerated(self.columns)}, and {many}; say with inputs= what to tokenise")
+            known = enumerated(self.columns)
+            raise DataError(f"{self.what} has {known}, and {many}; say with inputs= what to tokenise")
         return found
 
     def number_cells(self, name: str, option: str) -> Cells:
