@@ -156,6 +156,17 @@ def test_another_experiment_in_the_folder_is_refused(sweep):
     )
 
 
+def test_a_run_elsewhere_is_refused(sweep, done, tmp_path):
+    """Nobody typed where the link leads."""
+    (done / "seed=0").rename(tmp_path / "elsewhere")
+    (done / "seed=0").symlink_to(tmp_path / "elsewhere")
+    told = sweep()
+    assert told.code == 2
+    assert (
+        f"seed=0 is a link to {tmp_path}/elsewhere, but the runs of a series are written below its folder" in told.err
+    )
+
+
 def test_results_of_another_version_are_refused(sweep, done):
     config = done / "seed=0" / "config.toml"
     config.write_text(config.read_text().partition("[recipe]")[0])

@@ -202,6 +202,17 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(queue, tmp_path):
         queue(a="true").play()
 
 
+def test_nothing_is_written_through_a_link(queue, tmp_path):
+    """Who made the folder may want something else overwritten."""
+    (tmp_path / "out").mkdir()
+    for name in ("a.log", "a.toml"):
+        (tmp_path / name).write_text("mine")
+        (tmp_path / "out" / name).symlink_to(tmp_path / name)
+    queue(a="echo a note >&2").play()
+    assert (tmp_path / "out" / "a.log").read_text() == "a note\n"
+    assert [(tmp_path / name).read_text() for name in ("a.log", "a.toml")] == ["mine", "mine"]
+
+
 def command(tmp_path, manner, *files):
     stage = Stage(Entry("a", {}), tmp_path / "a", 0, 2, False)
     for file in files:
