@@ -38,8 +38,8 @@ def read_parquet(path: Path) -> Any:
 
 def bytes_of(chunk: Any, rows: int) -> int:
     """What a piece of a column takes in memory at least."""
-    values: int = max(chunk.num_values, rows)
-    return values * WIDTHS.get(chunk.physical_type, WIDEST) + max(0, chunk.total_uncompressed_size)
+    packed, values = int(chunk.total_uncompressed_size), int(chunk.num_values)
+    return max(values, rows) * WIDTHS.get(chunk.physical_type, WIDEST) + max(0, packed)
 
 
 def require_room(path: Path, needed: int) -> None:
