@@ -93,6 +93,11 @@ def test_a_missing_category_is_not_the_last_one(tmp_path, kind):
         examples(str(path), target="animal")
 
 
+def test_a_name_that_no_file_can_have_is_one_sentence():
+    with pytest.raises(DataError, match=r"cannot read a+\.csv as a table: "):
+        examples_from(f"{'a' * 5000}.csv")
+
+
 def test_an_error_lists_some_of_a_great_many_columns(tmp_path):
     names = [f"column{number}" for number in range(5000)]
     (tmp_path / "rows.csv").write_text("\n".join([",".join(names), *[",".join(["1"] * 5000)] * 2]))

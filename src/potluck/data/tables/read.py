@@ -65,13 +65,13 @@ def require_one_split(data: Any) -> None:
 
 def columns_of_file(path: Path) -> Columns:
     """The columns of a CSV or Parquet file."""
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
     try:
         arrow = import_module("pyarrow")
     except ImportError as error:
         raise DataError("reading CSV and Parquet files needs pyarrow: pip install 'potluck[tables]'") from error
     try:
+        if not path.is_file():
+            raise DataError(f"there is no file {path}")
         table = read_csv(path) if suffix_of(path) == ".csv" else read_parquet(path)
     except (arrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
