@@ -12,7 +12,8 @@ from federation import all_gone, differences, outcome_of, rounds_recorded, start
 
 GRID = ["--grid", "seed=0-1"]
 SHORT = ["--set", "task.rounds=1"]
-MANY = ["--set", "task.rounds=20", "--set", "task.evaluate_every=10"]
+ROUNDS = 60  # which take seconds: time enough to end a sweep before it is through, also on a busy machine
+MANY = ["--set", f"task.rounds={ROUNDS}", "--set", "task.evaluate_every=30"]
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +83,7 @@ def test_a_sweep_that_ended_goes_on_to_the_same_result(potluck, server, config, 
     assert all_gone(runs)
     assert "Traceback" not in out + err
     assert ("the same command continues" in err) == (code == 130)
-    assert 2 <= rounds_recorded(folder / "seed=5") < 20
+    assert 2 <= rounds_recorded(folder / "seed=5") < ROUNDS
     told = potluck("sweep", *arguments)
     assert told.code == 0, told
     assert "seed=5, from round " in told.err
@@ -153,6 +154,17 @@ def test_another_experiment_in_the_folder_is_refused(sweep):
     assert told.code == 2
     assert (
         "holds another experiment than the one asked for: train.lr (0.05 there, 0.5 here); choose another" in told.err
+    )
+
+
+def test_a_run_elsewhere_is_refused(sweep, done, tmp_path):
+    """Nobody typed where the link leads."""
+    (done / "seed=0").rename(tmp_path / "elsewhere")
+    (done / "seed=0").symlink_to(tmp_path / "elsewhere")
+    told = sweep()
+    assert told.code == 2
+    assert (
+        f"seed=0 is a link to {tmp_path}/elsewhere, but the runs of a series are written below its folder" in told.err
     )
 
 

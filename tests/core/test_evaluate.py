@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from potluck.core.data import Arrays
-from potluck.core.evaluate import LocalTest
-from potluck.core.goals.classes import Classes
+from potluck.core.evaluate import LocalTest, added, as_tensors, score_of
+from potluck.core.goals.classes import Classes, MaskedTokens
+from potluck.core.networks import ByWidth
+from potluck.core.types import Task
 from whole import evaluate
 
 THREE = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0], [0.0, 0.0]])
@@ -32,6 +34,15 @@ def test_accuracy_and_loss_by_hand() -> None:
     assert set(score) == {"accuracy", "loss"}
     assert score["accuracy"] == pytest.approx(2 / 3)  # at a tie the first class is taken
     assert score["loss"] == pytest.approx((math.log(4 / 3) + math.log(4) + math.log(2)) / 3)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_some_pieces_alone_measure_is_kept_in_either_order(turned: bool) -> None:
+    """Which tokens were hidden shows in some batches only, if two inputs are of one length in others."""
+    task = Task(ByWidth(lambda ratio: nn.Identity()), (), 4, {}, (THREE, THREE), goal=MaskedTokens())
+    pieces = [as_tensors({"loss": (2.0, 4)}), as_tensors({"loss": (1.0, 2), "masked_accuracy": (1.0, 2)})]
+    score = score_of(added(*(reversed(pieces) if turned else pieces), task), task)
+    assert (score["loss"], score["masked_accuracy"]) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 500])

@@ -256,6 +256,28 @@ def test_lazy_items_are_looked_at_once_and_in_every_batch(tight):
         examples_from(Made(lambda number: (torch.ones(2, dtype=torch.long if number == 2 else torch.float), 0)))
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.bool])
+def test_targets_are_of_one_type_whether_or_not_a_batch_is_filled_up(tight, kind):
+    lazy = read(Made(lambda number: (torch.zeros(1 + number // 2), torch.ones(1 + number // 2).to(kind))), pad=0)
+    assert isinstance(lazy, Items)
+    batches = [lazy.take(torch.tensor(index))[1] for index in ([0, 1], [1, 2])]
+    assert [targets.tolist() for targets in batches] == [[[1], [1]], [[1, -100], [1, 1]]]
+    assert {targets.dtype for targets in (*batches, lazy.made_up[1])} == {torch.int64}
+
+
+def test_an_item_of_another_type_is_found_though_it_came_before_memory_was_full(monkeypatch):
+    monkeypatch.setattr(collect, "MOST_BYTES", 100)  # 12 bytes of the first item, times 6; the last ones have more
+    data = Made(lambda number: (torch.ones(3 + 9 * number).to(torch.long if number == 1 else torch.float), 0))
+    with pytest.raises(DataError, match=r"input 1 is torch\.int64, but input 0 is torch\.float32"):
+        read(data, pad=0)
+
+
+@pytest.mark.parametrize(("item", "what"), [(({}, 1), "inputs"), (((), 1), "inputs"), ((torch.ones(2), {}), "labels")])
+def test_an_item_of_nothing_is_refused(item, what):
+    with pytest.raises(DataError, match=f"item 0 of the data has no {what}"):
+        read(Made(lambda number: item))
+
+
 def test_a_loader_that_leaves_batches_to_its_data_set_is_refused():
     ready = Made(lambda number: (torch.randn(4, 5), torch.arange(4)))
     for data in (ready, Stream(pair, 5)):

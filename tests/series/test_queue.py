@@ -84,12 +84,12 @@ def test_the_settings_of_a_run_are_written_beside_its_directory(queue, tmp_path)
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_no_more_runs_go_on_than_there_are_places(queue, tmp_path, jobs):
-    """Each run waits until as many are going on as there are places, and writes down how many there are."""
-    going = tmp_path / "going"
+    """Runs wait until as many were going on as there are places, and each writes down how many there are."""
+    going, full = tmp_path / "going", tmp_path / "full"
     going.mkdir()
-    count = f"n=$(ls {going} | wc -l)"
-    script = f"touch {going}/$$; for i in $(seq 300); do {count}; [ $n -ge {jobs} ] && break; sleep 0.1; done; "
-    script += f"echo $n >> {tmp_path}/counts; sleep 0.2; rm {going}/$$"
+    count = f"n=$(ls {going} | wc -l); [ $n -lt {jobs} ] || touch {full}"
+    script = f"touch {going}/$$; for i in $(seq 300); do {count}; [ -e {full} ] && break; sleep 0.1; done; "
+    script += f"echo $n >> {tmp_path}/counts; rm {going}/$$"
     queue(jobs, **{f"run{number}": script for number in range(jobs * 2)}).play()
     counts = list(map(int, (tmp_path / "counts").read_text().split()))
     assert len(counts) == jobs * 2
@@ -164,7 +164,7 @@ def test_a_stop_that_comes_in_a_destructor_is_not_lost(queue, tmp_path, monkeypa
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            queue(a="sleep 1", never=f"touch {tmp_path}/never").play()
+            queue(a="exec sleep 60", never=f"touch {tmp_path}/never").play()
     finally:
         signal.signal(signal.SIGINT, before)
     assert not (tmp_path / "never").exists()
@@ -200,6 +200,17 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(queue, tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(RunError, match="cannot write"):
         queue(a="true").play()
+
+
+def test_nothing_is_written_through_a_link(queue, tmp_path):
+    """Who made the folder may want something else overwritten."""
+    (tmp_path / "out").mkdir()
+    for name in ("a.log", "a.toml"):
+        (tmp_path / name).write_text("mine")
+        (tmp_path / "out" / name).symlink_to(tmp_path / name)
+    queue(a="echo a note >&2").play()
+    assert (tmp_path / "out" / "a.log").read_text() == "a note\n"
+    assert [(tmp_path / name).read_text() for name in ("a.log", "a.toml")] == ["mine", "mine"]
 
 
 def command(tmp_path, manner, *files):

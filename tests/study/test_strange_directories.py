@@ -61,6 +61,8 @@ def test_a_run_may_be_where_a_link_leads(stopped, tmp_path):
         {"inputs": "float32:99999x99999"},
         {"targets": "int64:-70000x-70000"},
         {"inputs": "float32:1x-8"},
+        {"inputs": ["float32:4096x4096"] * 5},
+        {"inputs": {"a": "float32:4096x4096", "b": ["uint8:2x4096x4096"] * 2}},
         {"inputs": "nn:3"},
         {"classes": 10**12},
         {"classes": -1},

@@ -6,9 +6,9 @@ import sys
 import traceback
 
 import click
-import typer
 
 from potluck.cli.commands import app
+from potluck.cli.show import tell
 from potluck.core.errors import PotluckError
 
 INTERRUPTED = 130  # what shells expect of a program ended by Ctrl-C
@@ -26,7 +26,7 @@ def outcome() -> int:
     try:
         return app(standalone_mode=False) or 0
     except PotluckError as error:
-        typer.echo(f"potluck: {error}", err=True)
+        tell([str(error)])
         return 2
     except click.ClickException as error:
         error.show()
@@ -35,5 +35,5 @@ def outcome() -> int:
         return INTERRUPTED
     except Exception:
         traceback.print_exc()
-        typer.echo("potluck: this is a fault in Potluck, not in what you asked for; please report the above", err=True)
+        tell(["this is a fault in Potluck, not in what you asked for; please report the above"])
         return 1

@@ -9,7 +9,7 @@ import typer
 
 from potluck.cli.options import Format
 from potluck.cli.sheet import print_comparison, require_format
-from potluck.cli.show import console, tell
+from potluck.cli.show import console, echo, tell
 
 FEW = 6  # runs that fit side by side
 
@@ -45,4 +45,4 @@ def compare(
         print_comparison(played, target, format)
         told = warning({group.name: asked(group) for group in groups})
     for line in told:
-        typer.echo(line, err=True)
+        echo(line, err=True)

@@ -87,8 +87,7 @@ def partition(
 ) -> None:
     """Who would hold what in an experiment: sizes, skew, and a picture of clients and classes."""
     require_svg(picture)
-    import torch
-
+    from potluck.data.dataset import all_labels, has_one_label
     from potluck.data.partitions import dropped
     from potluck.data.skew import skew, table
     from potluck.report.holdings_picture import picture as draw
@@ -99,15 +98,15 @@ def partition(
     experiment = from_config(read, data_dir)
     tell(read.origin.notes)
     examples, holdings = experiment.data, written_down(experiment.holdings)
-    targets, goal = examples.labels(torch.arange(len(examples))), experiment.task.goal
+    goal = experiment.task.goal
     classes = experiment.task.classes or 2  # yes or no counts none
-    classed = goal.labelled and targets.dim() == 1
+    classed = goal.labelled and has_one_label(examples)
     no_skew = "" if classed else f"with the task '{goal.name}' an example has no class of its own"
     if picture is not None and no_skew:
         raise DataError(f"there is nothing to draw: {no_skew}; leave --picture out")
     if picture is not None:  # before anything is printed: it may turn out to be unwritable
         try:
-            draw(table(targets.long(), holdings, classes), picture, len(experiment.fleet))
+            draw(table(all_labels(examples).long(), holdings, classes), picture, len(experiment.fleet))
         except OSError as error:
             raise DataError(f"cannot write {picture}: {error.strerror}") from error
     sizes, left_out = holdings.offsets.diff(), dropped(holdings, len(examples))
@@ -121,6 +120,8 @@ def partition(
     if no_skew:
         console.print(f"There is no skew to measure: {no_skew}.")
     else:
-        console.print(f"Skew {skew(targets.long(), holdings, classes):.3f} (0: every client like the whole).")
+        console.print(
+            f"Skew {skew(all_labels(examples).long(), holdings, classes):.3f} (0: every client like the whole)."
+        )
     if picture is not None:
         say(f"Drew {picture}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli.options import AsJson, Trust
-from potluck.cli.show import NOTHING, console, require_svg, say, table_of
+from potluck.cli.show import NOTHING, console, echo, require_svg, say, table_of
 
 if TYPE_CHECKING:
     from potluck.report.inspection import NumberTable
@@ -43,7 +43,7 @@ def inspect(
             say(f"{method} has no diagnostics; scores are in {record.metrics}.")
     if picture is not None:
         told = f"Drew {picture}." if drew else f"There is nothing to draw: {picture} was not written."
-        typer.echo(told, err=True) if as_json else say(told)
+        echo(told, err=True) if as_json else say(told)
 
 
 def draw(record: RunDirectory, picture: Path, title: str, trust: bool) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import JustifyMethod
 
-from potluck.cli.show import console, in_bytes, quantity, say, table_of, tell
+from potluck.cli.show import console, echo, in_bytes, quantity, say, table_of, tell
 from potluck.core.errors import ConfigError
 from potluck.core.plug import unknown
 
@@ -33,7 +32,7 @@ def print_sheet(title: str, sheet: Sheet, format: str | None, justify: JustifyMe
     from potluck.series.text import FORMATS
 
     if format is not None:
-        typer.echo(FORMATS[format](sheet))
+        echo(FORMATS[format](sheet))
         return
     columns = {header: [row[at] for row in sheet.rows] for at, header in enumerate(sheet.headers)}
     console.print(table_of(title, columns, justify=justify), width=None if console.is_terminal else WIDE)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from potluck.core.errors import ConfigError
 
@@ -23,8 +25,23 @@ if TYPE_CHECKING:
     from potluck.study.watchers import Record
 
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what terminals obey, but for the ends of lines and tabs
+
+
+def harmless(text: str) -> str:
+    """Text that a terminal shows and does not obey: names in a stranger's files may hold orders to it.
+
+    >>> harmless("phone\\x1b[2J")
+    'phone�[2J'
+    """
+    return CONTROL.sub("\ufffd", text)
+
+
 class Terminal(Console):
-    """A console that ends quietly when its reader (head, less) has seen enough."""
+    """A console that obeys no text, and ends quietly when its reader (head, less) has seen enough."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(harmless(text), **how)
 
     def on_broken_pipe(self) -> None:
         raise SystemExit(0)
@@ -114,10 +131,15 @@ def say(sentence: str) -> None:
     console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
+def echo(text: str, err: bool = False) -> None:
+    """Text for programs, or on stderr: without colours, and with lines of any length."""
+    typer.echo(harmless(text), err=err)
+
+
 def tell(notes: Iterable[str]) -> None:
     """Sentences about what was asked, on stderr."""
     for note in notes:
-        print(f"potluck: {note}", file=sys.stderr)
+        echo(f"potluck: {note}", err=True)
 
 
 def require_svg(picture: Path | None) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from potluck.cli.options import ConfigPath, DataDir, Format, Jobs, Overrides, Trust
 from potluck.cli.sheet import print_comparison, require_format
+from potluck.cli.show import echo
 from potluck.core.errors import RunError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def play(planned: list[Stage], manner: Manner, folder: Path) -> dict[str, str]:
     from potluck.series.queue import Queue
 
     def say(sentence: str) -> None:
-        typer.echo(sentence, err=True)
+        echo(sentence, err=True)
 
     require_needs(planned, manner.data_dir)
     queue = Queue(planned, manner, say)

@@ -147,7 +147,10 @@ def added(one: Tensors, other: Tensors, task: Task) -> Tensors:
     """What two pieces add up to."""
     if not one or not other:
         return one or other
-    total = {name: one[name] + pair if name in one else pair for name, pair in other.items() if is_sum(name, task)}
+    total: Tensors = {}
+    for name, pair in (*one.items(), *other.items()):  # a goal may find in some batches alone what it measures
+        if is_sum(name, task):
+            total[name] = total[name] + pair if name in total else pair
     for name, measure in task.measures.items():
         total |= under(name, attempt(name, measure.added, inside(name, one), inside(name, other)))
     return total

@@ -9,9 +9,12 @@ import difflib
 import importlib
 import sys
 from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 
 from potluck.core.errors import ConfigError
+
+LONGEST = 2000  # letters of a list of names: a table may have a million columns
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -20,7 +23,20 @@ def hint(name: str, known: Iterable[str]) -> str:
     lower = {each.lower(): each for each in reversed(known)}
     close = difflib.get_close_matches(name, known, n=1)
     close = close or [lower[each] for each in difflib.get_close_matches(name.lower(), lower, n=1)]
-    return f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known) or 'none'}"
+    return f"did you mean '{close[0]}'?" if close else f"there are {enumerated(known)}"
+
+
+def enumerated(names: Iterable[str], room: int = LONGEST) -> str:
+    """Names in a sentence, as many as there is room for.
+
+    >>> enumerated(["one", "two", "three", "four"], 10), enumerated([])
+    ('one, two … and 2 more', 'none')
+    """
+    names = list(names)
+    ends = accumulate(len(name) + len(", ") for name in names)
+    told = names[: max(1, sum(end <= room for end in ends))]
+    more = f" … and {len(names) - len(told):,} more" if len(told) < len(names) else ""
+    return f"{', '.join(told) or 'none'}{more}"
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from potluck.core.data import Arrays, Chain, Examples, Part, evenly_spaced, first_of
+from potluck.core.data import Arrays, Chain, Examples, Part, evenly_spaced, is_even
 from potluck.core.errors import DataError
 from potluck.core.goals.classes import IGNORED, Classes
 from potluck.core.goals.goal import Goal
@@ -18,6 +18,8 @@ from potluck.core.inputs import mapped
 from potluck.data.columns.ragged import Ragged
 from potluck.data.items.lazy import Items
 from potluck.data.owners import Owners, owner_numbers, require_column
+
+PIECE = 256  # examples of unequal lengths whose targets are looked at together
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,43 @@ def of_goal(data: Dataset, goal: Goal, classes: int = 0) -> Dataset:
     """A data set for a goal, with as many classes as occur in it, or as are known to be."""
     if not goal.softmax:
         return replace(data, goal=goal, classes=0)
-    train, test = (all_labels(each) for each in (data.train, data.test))
-    known = max(classes, goal.classes_in(train), goal.classes_in(test) if len(test) else 0)
+    known, gaps = classes, False
+    for examples in (data.train, data.test):
+        shapes = set()
+        for labels in label_pieces(examples):
+            known = max(known, goal.classes_in(labels) if labels.numel() else 0)
+            gaps = gaps or bool((labels == IGNORED).any())
+            shapes.add(labels.shape[1:])
+        gaps = gaps or len(shapes) > 1  # a batch of both lengths is filled up
     if known < 1:
         raise DataError("data: every label is -100, which stands for what does not count; number the classes from 0")
-    if isinstance(goal, Classes) and not goal.gaps and bool((train == IGNORED).any() or (test == IGNORED).any()):
+    if isinstance(goal, Classes) and gaps and not goal.gaps:
         goal = replace(goal, gaps=True)
     return replace(data, goal=goal, classes=known)
 
 
+def label_pieces(examples: Examples) -> Iterator[Tensor]:
+    """The targets of all examples: at once if they are of one shape, else in pieces, each filled up to its longest.
+
+    Filled up to the longest of all, they could take more memory than there is.
+    """
+    for index in torch.arange(len(examples)).split(max(1, len(examples)) if is_even(examples) else PIECE):
+        yield examples.labels(index)
+
+
 def all_labels(examples: Examples) -> Tensor:
-    """The targets of all examples."""
-    return first_of(examples.labels(torch.arange(len(examples))))
+    """The targets of all examples, filled up to the longest."""
+    return examples.labels(torch.arange(len(examples)))
+
+
+def has_one_label(examples: Examples) -> bool:
+    """Whether an example has one target, not one for each of its positions."""
+    return examples.labels(torch.arange(min(1, len(examples)))).dim() == 1
+
+
+def classes_to_divide_by(examples: Examples) -> Tensor:
+    """The target of every example; if they have several, those of the first stand for all: nobody divides by them."""
+    if has_one_label(examples):
+        return all_labels(examples)
+    first = examples.labels(torch.arange(1))
+    return first.expand(len(examples), *first.shape[1:])

@@ -43,6 +43,11 @@ def stages(entries: Iterable[Entry], folder: Path, trust: bool = False) -> list[
 def stage_of(entry: Entry, path: Path, trust: bool) -> Stage:
     """How far a run has come."""
     config, run = entry.config(trust), RunDirectory(path)
+    if path.is_symlink():
+        raise RunError(
+            f"{path} is a link to {path.readlink()}, but the runs of a series are written below its folder alone; put "
+            "the run itself there, or choose another folder with --out"
+        )
     if not run.config.exists():
         return Stage(entry, path, 0, config.task.rounds, False)
     there, rounds = run.settings(), config.task.rounds

@@ -86,7 +86,8 @@ class Queue:
         config, log = (stage.path.with_name(f"{stage.path.name}.{kind}") for kind in ("toml", "log"))
         write_atomically(config, write_toml(stage.entry.table).encode())
         try:
-            with log.open("wb") as file, deaf_to_ctrl_c():
+            log.unlink(missing_ok=True)  # an earlier one, or a link to a file that is not the queue's to write
+            with log.open("xb") as file, deaf_to_ctrl_c():
                 process = subprocess.Popen(
                     self.command(stage, config),
                     stdin=subprocess.DEVNULL,

@@ -9,19 +9,21 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from potluck import methods
 from potluck.core.data import Examples
 from potluck.core.errors import ConfigError
 from potluck.core.fleet import Assignment
+from potluck.core.goals.classes import IGNORED
 from potluck.core.goals.goal import Goal
 from potluck.core.guard import Guard
 from potluck.core.method import Method
 from potluck.core.types import Train
 from potluck.core.ways.step import Step
 from potluck.data.assignment import ASSIGNMENTS
-from potluck.data.dataset import Dataset
+from potluck.data.dataset import Dataset, label_pieces
 from potluck.data.partitions import PARTITIONS, Natural, Partition
 from potluck.engines import make_engine
 from potluck.study.config import name_and_options, name_of, require_milestones
@@ -208,8 +210,18 @@ def recorded(experiment: Experiment, data: Any, proxy: Any, given: Dataset | Non
 
 def described(examples: Examples) -> Table:
     """What tells these data from others in a record: how many there are, and a digest of their labels in order."""
-    labels = examples.labels(torch.arange(len(examples)))
-    return {"name": f"{len(examples)} examples", "labels": hashlib.sha256(labels.numpy().tobytes()).hexdigest()}
+    longest = max((labels.shape[1] for labels in label_pieces(examples) if labels.dim() > 1), default=0)
+    digest = hashlib.sha256()
+    for labels in label_pieces(examples):
+        digest.update(labels_as_long(labels, longest).numpy().tobytes())
+    return {"name": f"{len(examples)} examples", "labels": digest.hexdigest()}
+
+
+def labels_as_long(labels: Tensor, longest: int) -> Tensor:
+    """Targets filled up as if they were in a batch with the longest."""
+    if labels.dim() < 2 or labels.shape[1] == longest:
+        return labels
+    return F.pad(labels, (0, 0) * (labels.dim() - 2) + (0, longest - labels.shape[1]), value=IGNORED)
 
 
 def plug_table(thing: object, known: Mapping[str, type]) -> Table:

@@ -23,9 +23,10 @@ from potluck.core.random import seeded, stream
 from potluck.core.recipe import Recipe
 from potluck.core.server import cohort_size, first_state
 from potluck.core.types import Level, Task
-from potluck.data.dataset import Dataset, all_labels, fitted
+from potluck.data.dataset import Dataset, all_labels, classes_to_divide_by, fitted, has_one_label
 from potluck.data.local_test import local_share, local_test
 from potluck.data.owners import clients_of
+from potluck.data.partitions import PARTITIONS
 from potluck.data.partitions.cover import as_holdings, holdings_by_client
 from potluck.parts.cost.level import LevelCost, level_cost
 from potluck.study.config import Config
@@ -101,7 +102,8 @@ def assemble(settings: Settings, model: Model, data: Dataset, proxy: Examples | 
     public = None if proxy is None else fitted(proxy, facts.goal, "proxy")
     recipe = make_recipe(settings, model, facts, public)
     try_once(recipe.task, data)
-    targets, owners = all_labels(data.train), data.owner_numbers()
+    ours = type(settings.partition) in PARTITIONS.values()
+    targets, owners = (classes_to_divide_by if ours else all_labels)(data.train), data.owner_numbers()
     targets = targets.long() if facts.goal.labelled else targets
     holdings = as_holdings(dealt(settings, targets, owners), clients, len(targets))
     called = owners_called(data, owners, settings.partition, holdings)
@@ -174,9 +176,9 @@ def local_part(data: Dataset, holdings: AnyHoldings, called: Sequence[str]) -> t
     own = None if owner is None else holdings_by_client(owner, len(holdings))
     if type(data.aim) is not Classes or data.aim.gaps or not isinstance(holdings, Holdings):
         return own, None
-    train, test = (each.labels(torch.arange(len(each))) for each in (data.train, data.test))
-    if train.dim() != 1:
+    if not has_one_label(data.train):
         return own, None
+    train, test = all_labels(data.train), all_labels(data.test)
     if owner is not None:
         return own, local_test(train, holdings, owner, data.classes)
     share = local_share(train, holdings, test, data.classes)

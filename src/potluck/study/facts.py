@@ -87,15 +87,30 @@ def made_up(told: Any) -> Any:
     >>> made_up("float32:3x32x32").shape
     torch.Size([1, 3, 32, 32])
     """
+    if (numbers := numbers_in(told)) > MOST_NUMBERS:
+        raise ValueError(f"an example of {numbers:,} numbers has more than {MOST_NUMBERS:,}")
+    return zeros_of(told)
+
+
+def numbers_in(told: Any) -> int:
+    """How many numbers a described example has, of all that is in it."""
+    if isinstance(told, Mapping | list):
+        return sum(map(numbers_in, told.values() if isinstance(told, Mapping) else told))
+    return abs(math.prod(shape_in(told)))
+
+
+def zeros_of(told: Any) -> Any:
+    """Zeros in the place of what was described."""
     if isinstance(told, Mapping):
-        return {name: made_up(value) for name, value in told.items()}
+        return {name: zeros_of(value) for name, value in told.items()}
     if isinstance(told, list):
-        return tuple(made_up(value) for value in told)
-    kind, _, sizes = told.partition(":")
-    shape = [int(size) for size in sizes.split("x") if size]
-    if math.prod(shape) > MOST_NUMBERS:
-        raise ValueError(f"an example of {sizes} has more than {MOST_NUMBERS:,} numbers")
-    return torch.zeros(1, *shape, dtype=getattr(torch, kind))
+        return tuple(zeros_of(value) for value in told)
+    return torch.zeros(1, *shape_in(told), dtype=getattr(torch, told.partition(":")[0]))
+
+
+def shape_in(told: str) -> list[int]:
+    """The sizes in a description such as "float32:3x32x32"."""
+    return [int(size) for size in told.partition(":")[2].split("x") if size]
 
 
 def example_of(examples: Examples) -> Batch:

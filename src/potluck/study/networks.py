@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any, get_type_hints
 import torch
 from torch import nn
 
+from potluck.core import machine
 from potluck.core.errors import ConfigError, DataError, ModelError
 from potluck.core.inputs import Inputs, tensors_of
 from potluck.core.plug import is_path
@@ -103,7 +103,7 @@ def require_room(make: Model, name: str, origin: Origin) -> None:
         raise ModelError(
             f"{origin.about('task.model')}{name} cannot be built: {error}{origin.place('task', 'model')}"
         ) from error
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = machine.memory()
     if needed > there:
         raise ModelError(
             f"{origin.about('task.model')}the weights of {name} would take {needed / 2**30:,.0f} GiB, but this machine "

@@ -30,6 +30,7 @@ from potluck.core.recipe import Recipe, run_digest, table_digest, weights_digest
 from potluck.core.tensors import raw_bytes, state_of
 from potluck.core.types import Level, Task, Train
 from potluck.core.ways.step import TO_BE_CHOSEN, ways_of
+from potluck.data.dataset import label_pieces
 from potluck.parts.head import find_embeddings, find_head, require_taken
 from potluck.parts.shrink.shrinkable import Shrinkable
 from potluck.study.config import Config, name_of, options_of
@@ -147,7 +148,7 @@ def require_classes(proxy: Examples, facts: Facts) -> None:
     """Refuse public examples of other classes than the clients'."""
     if not facts.goal.softmax:
         return
-    highest = int(proxy.labels(torch.arange(len(proxy))).max())
+    highest = max(int(labels.max()) for labels in label_pieces(proxy) if labels.numel())
     if highest >= facts.classes:
         raise DataError(
             f"a proxy example has the label {highest}, but there are {facts.classes} classes; if the labels mean "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from potluck.core.errors import DataError
+from potluck.core.goals.classes import IGNORED
 
 MADE_UP = 32  # positions of a made-up example, at most
 
@@ -33,7 +34,7 @@ class Ragged:
     def of(cls, sequences: Sequence[Tensor], fill: float) -> Ragged:
         """A column of these sequences, which are alike but for their length."""
         lengths = torch.tensor([0, *(len(each) for each in sequences)])
-        return cls(torch.cat(list(sequences)), lengths.cumsum(0), fill)
+        return cls(able_to_hold(torch.cat(list(sequences)), fill), lengths.cumsum(0), fill)
 
     @classmethod
     def of_even(cls, tensor: Tensor, fill: float) -> Ragged:
@@ -66,6 +67,31 @@ class Ragged:
     def converted(self, change: Callable[[Tensor], Tensor]) -> Ragged:
         """The same with other values."""
         return replace(self, values=change(self.values))
+
+
+def able_to_hold(values: Tensor, fill: float) -> Tensor:
+    """The values in a type that has this number; bytes would have another in its place without a word.
+
+    >>> able_to_hold(torch.tensor([True]), IGNORED)
+    tensor([1])
+    """
+    if fill == IGNORED and not values.is_floating_point():
+        return values.long()
+    if not fits(fill, values.dtype):
+        kind = str(values.dtype).removeprefix("torch.")
+        raise DataError(
+            f"pad is {fill}, but sequences of {kind} cannot be filled up with that; give a number that they could have"
+        )
+    return values
+
+
+def fits(fill: float, dtype: torch.dtype) -> bool:
+    """Whether a type has a number, as near as it has any."""
+    if dtype.is_floating_point:
+        return abs(fill) <= torch.finfo(dtype).max
+    if dtype is torch.bool:
+        return fill in (0, 1)
+    return float(fill).is_integer() and torch.iinfo(dtype).min <= fill <= torch.iinfo(dtype).max
 
 
 def joined_ragged(columns: Sequence[Ragged | Tensor], chosen: Sequence[Tensor]) -> Ragged:

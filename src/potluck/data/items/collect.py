@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from potluck.core.data import Examples
 from potluck.core.errors import DataError
@@ -19,7 +19,7 @@ from potluck.data.columns.tensors import leaves_of, require_finite, usable
 from potluck.data.items.asked import blamed, item_of
 from potluck.data.items.batching import Batching, Collated, Stacked, require_pad
 from potluck.data.items.generators import own_draws, seed_all, states
-from potluck.data.items.lazy import Items
+from potluck.data.items.lazy import Items, of_type
 from potluck.data.preprocess import scaled_bytes
 
 MOST_BYTES = 1 << 30  # of items that are read into memory; more stay where they are
@@ -86,7 +86,9 @@ class Side:
     @classmethod
     def like(cls, tree: Any, batching: Batching, target: bool) -> Side:
         """An empty one for items like this first."""
-        what, (_, form) = "label" if target else "input", tree_flatten(tree)
+        what, (found, form) = "label" if target else "input", tree_flatten(tree)
+        if not found:
+            raise DataError(f"item 0 of the data has no {what}s: there is nothing in {tree!r}")
         leaves = [Leaf(what, place, batching.fill(place, leaf, target), leaf) for place, leaf in leaves_of(tree)]
         return cls(form, leaves)
 
@@ -105,6 +107,8 @@ class Side:
     def forget(self) -> None:
         """Keep nothing more."""
         for leaf in self.leaves:
+            for number, tensor in enumerate(leaf.kept or ()):
+                leaf.require_kind(tensor, number)
             leaf.kept = None
 
     @property
@@ -139,8 +143,9 @@ def from_items(data: Any, batching: Batching) -> Examples:
         inputs, targets = read_all(items, batching, None if lazily else MOST_BYTES)
         steady = states() == begun
     if not steady or inputs.leaves[0].kept is None:
-        made_up = scaled_bytes(mapped(usable, inputs.example())), targets.example()
-        return Items(data, batching, targets.columns(), made_up, inputs.even and targets.even)
+        known = targets.columns()
+        made_up = scaled_bytes(mapped(usable, inputs.example())), tree_map(of_type, targets.example(), known)
+        return Items(data, batching, known, made_up, inputs.even and targets.even)
     return arrays_of(inputs.columns(), targets.columns(), "the data set")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from potluck.core.errors import ConfigError, DataError
-from potluck.core.plug import hint
+from potluck.core.plug import enumerated, hint
 from potluck.data.columns.tensors import described, plain
 
 LABEL_COLUMNS = ("label", "labels", "target", "targets", "y")
@@ -56,7 +56,7 @@ class Form:
 
 def target_name(names: list[Any], target: Any, what: str) -> str:
     """Which of the names is the target's."""
-    shown = ", ".join(map(str, names))
+    shown = enumerated(map(str, names))
     if target is not None:
         if not isinstance(target, str):
             raise ConfigError(f"target is {target!r}, but for {what} it should be one name, such as {names[0]!r}")

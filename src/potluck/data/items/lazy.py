@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from potluck.core.data import first_of, rows
 from potluck.core.inputs import mapped
 from potluck.core.random import number
 from potluck.core.types import Batch
+from potluck.data.columns.ragged import Ragged
 from potluck.data.columns.tensors import leaves_of, require_finite, usable
 from potluck.data.items.asked import item_of
 from potluck.data.items.batching import Batching
@@ -55,10 +56,16 @@ class Items:
         inputs = mapped(usable, inputs)
         for place, tensor in leaves_of(inputs):
             require_finite(tensor, "the data set", numbers, place)
+        targets = tree_map(of_type, targets, self.known)
         return scaled_bytes(inputs), targets if self.convert is None else mapped(self.convert, targets)
 
     def labels(self, index: Tensor) -> Tensor:
         return first_of(rows(self.known, index))
+
+
+def of_type(batch: Tensor, column: Tensor | Ragged) -> Tensor:
+    """Targets of a batch in the type that those of all examples have; some have -100 only where lengths differ."""
+    return batch.to(column.values.dtype if isinstance(column, Ragged) else column.dtype)
 
 
 def drawn_from(rng: torch.Generator) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from potluck.core.data import Arrays
 from potluck.core.errors import ConfigError, DataError
-from potluck.core.plug import hint
+from potluck.core.plug import enumerated, hint
 from potluck.data.columns.checked import arrays_of
 from potluck.data.how import How
 from potluck.data.items.batching import fill_of, require_pad
@@ -136,8 +136,9 @@ class Table:
         """The only column of text."""
         found = [name for name in self.left() if kind_of(self.columns[name]) == "text"]
         if len(found) != 1:
-            many = f"the columns {', '.join(found)} are text" if found else "no column is text"
-            raise DataError(f"{self.what} has {', '.join(self.columns)}, and {many}; say with inputs= what to tokenise")
+            many = f"the columns {enumerated(found)} are text" if found else "no column is text"
+            known = enumerated(self.columns)
+            raise DataError(f"{self.what} has {known}, and {many}; say with inputs= what to tokenise")
         return found
 
     def number_cells(self, name: str, option: str) -> Cells:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from potluck.core.errors import DataError
+from potluck.core.plug import enumerated
+from potluck.data.tables.arrow import cells_of, read_csv, read_parquet
 from potluck.data.tables.cells import Cells
 
 SUFFIXES = (".csv", ".parquet")
@@ -34,7 +36,7 @@ def columns_of_frame(frame: Any) -> Columns:
     """The columns of a data frame."""
     names = list(frame.columns)
     if len(set(map(str, names))) < len(names):
-        raise DataError(f"two columns of the table have the same name; the columns are {', '.join(map(str, names))}")
+        raise DataError(f"two columns of the table have the same name; the columns are {enumerated(map(str, names))}")
     return {str(name): frame[name].to_numpy() for name in names}
 
 
@@ -63,27 +65,25 @@ def require_one_split(data: Any) -> None:
 
 def columns_of_file(path: Path) -> Columns:
     """The columns of a CSV or Parquet file."""
-    if not path.is_file():
-        raise DataError(f"there is no file {path}")
     try:
         arrow = import_module("pyarrow")
-        read = import_module("pyarrow.csv").read_csv if suffix_of(path) == ".csv" else None
-        read = read or import_module("pyarrow.parquet").read_table
     except ImportError as error:
         raise DataError("reading CSV and Parquet files needs pyarrow: pip install 'potluck[tables]'") from error
     try:
-        table = read(path)
+        if not path.is_file():
+            raise DataError(f"there is no file {path}")
+        table = read_csv(path) if suffix_of(path) == ".csv" else read_parquet(path)
     except (arrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(f"cannot read {path} as a table: {reason}") from error
     names = table.column_names
     if len(set(names)) < len(names):
-        raise DataError(f"two columns of {path} have the same name; the columns are {', '.join(names)}")
+        raise DataError(f"two columns of {path} have the same name; the columns are {enumerated(names)}")
     columns = {name: table.column(name) for name in names}
     for name, column in columns.items():
         if suffix_of(path) == ".csv" and column.type == arrow.binary():
             raise DataError(f"column '{name}' of {path} is not UTF-8; save the file as UTF-8")
-    return {name: column.to_numpy() for name, column in columns.items()}
+    return {name: cells_of(column) for name, column in columns.items()}
 
 
 def suffix_of(path: Path) -> str:
