@@ -41,6 +41,34 @@ def test_by_hand(sizes: list[int], rows: list[Rows], width: float, counts: list[
     assert Balance(sizes, rows, width).evened(counts) == evened
 
 
+@pytest.mark.parametrize(
+    ("sizes", "rows", "counts", "move", "carried"),
+    [
+        ([8, 6], (row(a0=8), row(a1=6, staying=2)), [3, 1], {0: 5}, {0: 5, 1: 3}),
+        ([8, 4], (row(a0=8), row(a1=8)), [4, 2], {0: 6}, {0: 6, 1: 3}),  # two places of each channel
+        ([8, 4], (row(a0=8), row(a1=8)), [4, 2], {0: 5}, {0: 5}),  # 2.5 channels
+        ([8, 6], (row(a0=8), row(a1=6, staying=2)), [3, 1], {0: 2}, {0: 2}),  # none would be left
+        ([8, 2], (row(a0=8), row(a1=2)), [1, 1], {0: 3}, {0: 3}),  # as many as it has not
+        ([8, 8, 8], (row(a0=8), row(a1=8), row(a2=8)), [4, 4, 4], {0: 5, 1: 3}, {0: 5, 1: 3}),  # as long as which?
+        ([8, 8], (row(a0=8), row(a1=8)), [3, 4], {0: 5}, {0: 5}),  # it was uneven before
+    ],
+)
+def test_what_is_carried_along(
+    sizes: list[int], rows: Rows, counts: list[int], move: dict[int, int], carried: dict[int, int]
+) -> None:
+    assert Balance(sizes, [rows], 0.5).carried(counts, move) == carried
+
+
+def test_what_is_carried_along_carries_more() -> None:
+    chain = [(row(a1=8), row(a2=8)), (row(a0=8), row(a1=8))]
+    assert Balance([8, 8, 8], chain, 0.5).carried([4, 4, 4], {0: 5}) == {0: 5, 1: 5, 2: 5}
+
+
+def test_rows_are_evened_with_those_beside_places_that_stay() -> None:
+    rows = [(row(a0=4, staying=4), row(a1=8)), (row(a1=8), row(a2=6, staying=2))]
+    assert Balance([4, 8, 6], rows, 0.25).evened([1, 3, 1]) == [1, 5, 3]
+
+
 def test_a_place_is_shared_by_a_blocks_channels() -> None:
     """12 places of a block of 4 are three of each channel."""
     balance = Balance([4, 6], [], 0.5)

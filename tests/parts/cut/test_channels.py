@@ -234,3 +234,9 @@ def test_counts_of_a_function_of_the_width_that_cuts_as_it_likes() -> None:
 def test_networks_of_which_one_is_no_part_of_the_other(narrow: nn.Module, said: str) -> None:
     with pytest.raises(ModelError, match=said):
         counts_between(net_of(3, 8, 10, 2), narrow, (torch.zeros(1, 3),))
+
+
+def test_multiples_are_rounded_up_to_as_far_as_there_are_channels() -> None:
+    """Another block of 6 may be beside one of 6, so that both make whole multiples of 4."""
+    sixes = Channels({}, (Block(tuple(range(6))), Block(tuple(range(6, 12)))), (), {}, {}, {0: 4})
+    assert [sixes.counts(width) for width in (0.1, 0.5, 0.7)] == [[4, 1], [4, 3], [6, 5]]

@@ -44,3 +44,23 @@ def test_steps_are_those_of_training_with_gradients_for_what_enters_a_layer(monk
     assert whole.training
     assert not net.training
     assert not any(tensor.requires_grad for tensor in inputs)
+
+
+@pytest.mark.parametrize(("each", "steps"), [(0.001, 4), (0.02, 3), (10.0, 2)])
+def test_two_steps_are_timed_and_up_to_four_while_they_are_short(
+    monkeypatch: pytest.MonkeyPatch, each: float, steps: int
+) -> None:
+    """By a clock that goes on only in steps."""
+    done: list[float] = []
+    monkeypatch.setattr(prices, "step", lambda net, inputs: done.append(each))
+    monkeypatch.setattr(prices.time, "thread_time", lambda: sum(done))
+    assert prices.seconds(nn.Identity(), [[torch.zeros(1)]]) == pytest.approx(each)
+    assert len(done) == steps
+
+
+def test_a_network_may_also_put_out_what_has_no_gradient() -> None:
+    class WithMask(nn.Linear):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+            return super().forward(x), x > 0
+
+    prices.step(WithMask(3, 2), [torch.zeros(2, 3)])

@@ -215,6 +215,14 @@ def test_a_1x1_convolution_stays_whole_only_beside_a_larger_one() -> None:
     runs(net, found, IMAGE)
 
 
+def test_a_1x1_convolution_beside_a_larger_one_in_groups_is_no_shortcut() -> None:
+    net = Branches()
+    net.large = nn.Conv2d(8, 8, 3, padding=1, groups=2)
+    found = look(net)
+    assert list(found.layers) == ["small", "one", "other", "alone"]
+    assert found.whole == {"stem": FIRST_LAYER, "large": GROUPED, "head": HEAD}
+
+
 @pytest.mark.parametrize("start", [1, 3, 100])
 def test_a_name_in_factor_overrules_the_start(start: int) -> None:
     net = chain(*eight(4))
@@ -474,6 +482,12 @@ def hooked() -> nn.Module:
     return net
 
 
+def hooked_with(register: str) -> nn.Module:
+    net = chain(*eight())
+    getattr(net.b, register)(lambda *given: None)
+    return net
+
+
 def patched() -> nn.Module:
     net = chain(*eight())
     net.b.forward = types.MethodType(lambda layer, rows: F.linear(rows, layer.weight).relu(), net.b)  # type: ignore
@@ -505,6 +519,9 @@ LEFT_WHOLE: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "looked up": (LooksUp, ""),
     "in a list": (InAList, ""),
     "with a hook": (hooked, ""),
+    "with a hook before": (lambda: hooked_with("register_forward_pre_hook"), "it has hooks"),
+    "with a hook on gradients": (lambda: hooked_with("register_full_backward_hook"), "it has hooks"),
+    "with a hook before gradients": (lambda: hooked_with("register_full_backward_pre_hook"), "it has hooks"),
     "with a forward of its own": (patched, ""),
     "tied bias": (shares_its_bias, ""),
 }

@@ -94,7 +94,7 @@ class Balance:
                 break
             waiting.remove(uneven)
             lengths = {self.length(row, changed) for row in uneven if any(block in found for block, _ in row.places)}
-            alone = [row for row in uneven if len(row.places) == 1 and row.places[0][0] not in found]
+            alone = [row for row in uneven if len(row.places) == 1]
             for row in alone if len(lengths) == 1 else ():
                 block, places = row.places[0]
                 count = (max(lengths) - row.staying) * self.sizes[block] / places

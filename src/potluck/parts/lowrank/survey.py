@@ -30,6 +30,8 @@ USUAL = (FIRST_LAYER, HEAD, POINT, GROUPED, BEFORE)  # reasons that a name in `f
 
 COMPUTES = ("__call__", "forward", "_conv_forward")  # what a layer computes with
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -108,7 +110,7 @@ def obstacle(net: nn.Module, name: str, order: Collection[str]) -> str:
         return "it is frozen"
     if set(layer.state_dict()) - {"weight", "bias"}:
         return "it has tensors beside its weight and bias"
-    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or set(COMPUTES) & set(vars(layer)):
+    if any(getattr(layer, hooks) for hooks in HOOKS) or set(COMPUTES) & set(vars(layer)):
         return "it has hooks or a forward of its own"
     places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
     if places[id(layer)] > 1:

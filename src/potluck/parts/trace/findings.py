@@ -104,7 +104,7 @@ def reasons(seen: Trace, group: Tensor, keep: Iterable[str]) -> dict[int, str]:
         cut = [not set(group[own].tolist()) <= set(why) for own in matrices]
         stacked = any(why.get(int(group[own[0]])) == STACK for own in matrices)
         if len(matrices) == 3 and not stacked:  # heads x size lie in one dimension at times: the first are the heads
-            heads = [place for place in range(3) if cut[place] and merged & set(group[matrices[place]].tolist())]
+            heads = [place for place in range(3) if merged & set(group[matrices[place]].tolist())]
             stack = heads[0] if heads else 0
             if cut[stack] and sum(cut) > 1:
                 why.update(dict.fromkeys(group[matrices[stack]].tolist(), STACK))
