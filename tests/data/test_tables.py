@@ -173,6 +173,14 @@ def test_mistakes_get_a_sentence(kind, rows, how, complaint, in_file):
         read(data, **how)
 
 
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_a_csv_file_without_commas_is_told_so(mark, name, tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "houses.csv").write_text(f"rooms{mark}label\n3{mark}1\n2{mark}0\n")
+    with pytest.raises(DataError, match=f"houses.csv has one column, .* separated by commas, not by {name}$"):
+        read(tmp_path / "houses.csv")
+
+
 def test_frames_have_more_kinds_of_columns():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": pandas.array([1, 2], "Int64"), "y": [0, 1]})
@@ -271,7 +279,7 @@ def test_text_that_is_not_utf_8(tmp_path):
         (lambda texts, truncation: texts[99], "tokenizer fails on .*: <lambda> in .* raised IndexError"),
         (
             lambda texts, truncation: {"ids": [["a"]] * 2},
-            "what tokenizer returns as 'ids' is a list of 1, which is not",
+            "what tokenizer returns as 'ids' has text, but it should have numbers",
         ),
         (lambda texts, truncation: {"ids": [3, 4]}, "tokenizer returns one number as 'ids' for a text"),
         (lambda texts, truncation: {"ids": [[3]]}, "tokenizer gives 1 'ids' for 2 texts"),

@@ -2,6 +2,8 @@
 
 import os
 import re
+import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from torch.utils.data import Dataset
 import potluck
 from potluck.core.client import Site
 from potluck.core.desk import Desk
-from potluck.core.errors import DataError, RunError
+from potluck.core.errors import ConfigError, DataError, RunError
 from potluck.core.tensors import same_tensors
 from potluck.data.items import collect
 from potluck.engines.luggage import pack, unpack
@@ -163,3 +165,45 @@ def test_mapped_files_of_data_sets_are_opened_by_workers_themselves(tmp_path):
     with pytest.raises(DataError, match=r"cannot read .*large as it was"):
         unpack(content, slot)
     slot.close()
+
+
+class Locked(Dataset):
+    """Items that no other process can have."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, number):
+        with self.lock:
+            return torch.tensor(INPUTS[number]), LABELS[number]
+
+
+class LockedLoss(nn.CrossEntropyLoss):
+    """A loss that no other process can have."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def right(outputs, targets, lock):
+    return outputs.argmax(-1) == targets
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"data": Locked()}, "the data"),
+        ({"loss": LockedLoss(), "task": "classes"}, "the loss"),
+        ({"metrics": {"mine": partial(right, lock=threading.Lock())}}, "the metrics"),
+    ],
+)
+def test_what_cannot_be_sent_to_workers_is_named(changes, what):
+    said = f"^{what} cannot be sent to workers: cannot pickle '_thread.lock' object; let it .* engine be 'serial'$"
+    settings = {"data": (INPUTS, LABELS), "rounds": 1, **changes}
+    with pytest.raises(ConfigError, match=said):
+        run(**settings)
+    assert run(**settings, engine="serial").accuracy

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from clouds import CLIENTS, FLEET_LEVELS, MACS, federation, heads, learned, serving
-from torch import nn
+from torch import Tensor, nn
 
+import potluck
 from potluck.core.client import train
 from potluck.core.errors import ConfigError
 from potluck.core.networks import ByWidth
@@ -105,6 +106,44 @@ def test_control_is_the_mean_of_what_stays_on_all_clients() -> None:
     for name in next(own for own in kept if own):
         mean = torch.stack([own[name] if own else torch.zeros_like(state[name]) for own in kept]).mean(0)
         torch.testing.assert_close(state[f"control/{name}"], mean, rtol=1e-4, atol=1e-6)
+
+
+def least_squares(clients: int = 4) -> tuple[dict[str, tuple[Tensor, Tensor]], Tensor]:
+    """Clients whose examples differ in scale and in what is right, and the best weights for all of them."""
+    draws = torch.Generator().manual_seed(0)
+    held = {}
+    for number in range(clients):
+        inputs = torch.randn(30, 3, generator=draws) * torch.tensor([0.3, 1.0, 2.0]).roll(number)
+        held[f"client {number}"] = inputs, inputs @ torch.randn(3, generator=draws)
+    squares = torch.stack([inputs.T @ inputs for inputs, _ in held.values()]).sum(0)
+    products = torch.stack([inputs.T @ targets for inputs, targets in held.values()]).sum(0)
+    return held, torch.linalg.solve(squares, products)
+
+
+@pytest.mark.parametrize(("cohort", "rounds"), [(4, 20), (2, 60)], ids=["everybody", "half of them"])
+def test_where_clients_differ_it_finds_what_is_best_for_all_and_fedavg_does_not(cohort: int, rounds: int) -> None:
+    # Over six seeds SCAFFOLD was 0.015 and 0.029 away at most, FedAvg at least 1.08 and 0.63.
+    clients, best = least_squares()
+
+    def distance(method: str) -> float:
+        result = potluck.run(
+            model=nn.Linear(3, 1, bias=False),
+            levels={"all": 1.0},
+            clients=clients,
+            test=clients["client 0"],
+            task="regression",
+            method=method,
+            cohort=cohort,
+            rounds=rounds,
+            evaluate_every=rounds,
+            engine="serial",
+            train={"lr": 0.1, "momentum": 0, "clip": 0, "weight_decay": 0, "epochs": 10, "batch_size": 30},
+            watcher=None,
+        )
+        return float((result.state["weight"][0] - best).norm())
+
+    assert distance("scaffold") < 0.1
+    assert distance("fedavg") > 0.4
 
 
 def test_it_learns() -> None:

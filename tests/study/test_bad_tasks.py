@@ -223,6 +223,40 @@ def test_bad_tasks(task: Any, says: str) -> None:
         run(task=task)
 
 
+class Slips(potluck.goals.Regression):
+    """A goal of the user's that fails in one of its methods."""
+
+    name = "slips"
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        object.__setattr__(self, where, failing_in(where))
+
+
+def failing_in(where: str) -> Any:
+    def slip(*_: Any, **__: Any) -> Any:
+        raise KeyError(f"a slip in {where}")
+
+    return slip
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("targets", "^the task 'slips' fails on the targets of data: slip in .* raised KeyError: 'a slip in targets'$"),
+        ("outputs", "^the task 'slips' fails on what the network returns: slip in .* 'a slip in outputs'$"),
+        ("obstacle", "^the task 'slips' fails on the network's outputs: slip in .* 'a slip in obstacle'$"),
+        ("loss", "^loss fails: slip in .* raised KeyError: 'a slip in loss'$"),
+        ("sums", "^the task 'slips' fails as a model is scored: slip in .* 'a slip in sums'$"),
+        ("scored", "^the task 'slips' fails as a model is scored: slip in .* 'a slip in scored'$"),
+        ("derived", "^the task 'slips' fails as a model is scored: slip in .* 'a slip in derived'$"),
+    ],
+)
+def test_a_task_that_fails(where: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        run(**{**of_kind("regression"), "task": Slips(where)})
+
+
 @pytest.mark.parametrize(
     ("metrics", "says"),
     [

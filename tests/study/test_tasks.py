@@ -335,6 +335,16 @@ class Smooth(potluck.goals.Classes):
         return smooth(outputs, targets)
 
 
+def test_a_network_that_gives_probabilities_is_noted() -> None:
+    likely = nn.Sequential(*net(), nn.Softmax(-1))
+    with pytest.warns(UserWarning, match="add up to 1, as probabilities do, but .* take logits: leave the softmax"):
+        run(model=likely, rounds=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(rounds=1)
+        run(model=nn.Sequential(*net(), nn.LogSoftmax(-1)), rounds=1, loss=F.nll_loss, task="classes")
+
+
 def test_a_config_names_a_task_its_loss_and_metrics(tmp_path: Any) -> None:
     text = with_task('goal = "classes"', f'loss = "{__name__}:smooth"', 'metrics = ["macro-f1"]')
     named = run_config(write_config(tmp_path, text), tmp_path / "run")

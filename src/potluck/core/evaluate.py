@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +10,9 @@ from torch import Tensor, nn
 
 from potluck.core.blame import TOO_FEW_ROWS, UNKNOWN, foreign_failure
 from potluck.core.data import Examples
-from potluck.core.errors import ConfigError, DataError, PotluckError
-from potluck.core.goals.goal import Goal, Score, Sums
-from potluck.core.goals.named import GOALS
+from potluck.core.errors import DataError, PotluckError
+from potluck.core.goals.blamed import blamed_on
+from potluck.core.goals.goal import Score, Sums
 from potluck.core.inputs import Inputs, call, mapped, repeated, tensors_of
 from potluck.core.measures import attempt
 from potluck.core.memo import Memo
@@ -27,6 +25,7 @@ from potluck.core.ways.way import PLAIN, Way
 MOST_EXAMPLES, MOST_NUMBERS, MOST_LOGITS = 500, 1 << 21, 1 << 22  # of a batch that is scored, its inputs, its outputs
 MOST_BETWEEN = 1 << 21  # numbers of a layer's output for a batch: more do not fit the caches, and take twice the time
 LOCAL = "local_accuracy"
+SCORING = "as a model is scored"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def tally_over(
     for index in torch.split(chosen, batch_size):
         inputs, targets = way.batch(mapped(lambda each: each.to(device), examples.take(index)))
         outputs = outputs_of(net, inputs, task)
-        with blamed_on(task.goal):
+        with blamed_on(task.goal, SCORING, with_loss=True):
             sums = task.goal.sums(outputs, inputs, targets)
             scored = task.goal.scored(outputs, targets) if any(not each.raw for each in task.measures.values()) else ()
         if local is not None:
@@ -96,21 +95,6 @@ def outputs_of(net: nn.Module, inputs: Inputs, task: Task) -> Any:
         if why := foreign_failure(error):
             raise DataError(f"test: the network fails: {why}") from error
         raise
-
-
-@contextmanager
-def blamed_on(goal: Goal) -> Iterator[None]:
-    """Say so where a loss or a goal of the user's fails: with few examples, on which it was tried, it may not."""
-    try:
-        yield
-    except PotluckError:
-        raise
-    except Exception as error:
-        if goal.criterion is None and type(goal) in GOALS.values():
-            raise
-        whose = f"the task '{goal.name}'" if goal.criterion is None else "loss"
-        why = foreign_failure(error) or f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{whose} fails as a model is scored: {why}") from error
 
 
 def batch_size(task: Task, between: int = 1) -> int:
@@ -168,7 +152,7 @@ def score_of(total: Tensors, task: Task) -> Score:
     further = {
         name: attempt(name, measure.value, inside(name, total)) for name, measure in task.measures.items() if total
     }
-    with blamed_on(task.goal):
+    with blamed_on(task.goal, SCORING, with_loss=True):
         return {**means, **task.goal.derived(means), **further}
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from potluck.core.data import Arrays, Chain, Examples, Part, evenly_spaced, is_even
 from potluck.core.errors import DataError
+from potluck.core.goals.blamed import blamed_on
 from potluck.core.goals.classes import IGNORED, Classes
 from potluck.core.goals.goal import Goal
 from potluck.core.goals.named import goal_named
@@ -75,7 +76,8 @@ def fitted(examples: Examples, goal: Goal, what: str) -> Examples:
             "with loss=, which is handed all of them"
         )
     convert = partial(goal.targets, what=what)
-    known = mapped(lambda column: converted(column, convert), given)
+    with blamed_on(goal, f"on the targets of {what}"):
+        known = mapped(lambda column: converted(column, convert), given)
     if goal.target_per and isinstance(known, Tensor) and known.dim() < 2:
         raise DataError(
             f"{what}: each example has one target, but the task '{goal.name}' needs one for each {goal.target_per}; if "

@@ -12,10 +12,12 @@ import torch
 
 from potluck.core.client import Site
 from potluck.core.desk import Desk
+from potluck.core.errors import ConfigError
 from potluck.core.on_disk import OnDisk, on_disk
 from potluck.engines.slot import Layout, Slot
 
 LARGE = 1 << 16  # bytes from which a tensor is worth sharing rather than copying
+UNSENDABLE = (TypeError, AttributeError, ValueError, RuntimeError, pickle.PicklingError)  # what pickling a thing raises
 
 
 class Packer(cloudpickle.Pickler):  # type: ignore[misc]
@@ -48,11 +50,44 @@ class Unpacker(pickle.Unpickler):
         return pid.opened() if isinstance(pid, OnDisk) else self.slot.views(pid)[""]
 
 
+class Prober(cloudpickle.Pickler):  # type: ignore[misc]
+    """Tells whether something can be pickled; tensors always can, and are not copied for it."""
+
+    def persistent_id(self, obj: object) -> bool | None:
+        return True if isinstance(obj, torch.Tensor | np.ndarray) else None
+
+
 def pack(site: Site, desk: Desk, slot: Slot) -> bytes:
     """The site and the desk as bytes for the pipe, their large tensors in the slot."""
     file = io.BytesIO()
-    Packer(file, slot).dump((site, desk))
+    try:
+        Packer(file, slot).dump((site, desk))
+    except UNSENDABLE as error:
+        task = site.task
+        parts = {
+            "the data": (site.holder, desk.test),
+            "the network": task.model,
+            "the loss": task.goal.criterion,
+            "the task": task.goal,
+            "the metrics": task.measures,
+            "the method": site.method,
+        }
+        if culprit := next((name for name, part in parts.items() if not can_be_sent(part)), ""):
+            raise ConfigError(
+                f"{culprit} cannot be sent to workers: {error}; let it open files and make locks or generators when "
+                "it first needs them, or let the engine be 'serial'"
+            ) from error
+        raise
     return file.getvalue()
+
+
+def can_be_sent(part: object) -> bool:
+    """Whether a part of a run can be pickled."""
+    try:
+        Prober(io.BytesIO()).dump(part)
+    except UNSENDABLE:
+        return False
+    return True
 
 
 def unpack(content: bytes, slot: Slot) -> tuple[Site, Desk]:

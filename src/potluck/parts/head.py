@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from potluck.core.errors import ModelError
+from potluck.core.goals.blamed import blamed_on
 from potluck.core.goals.goal import Goal
 from potluck.core.inputs import Inputs, is_whole, tensors_of
 from potluck.core.names import own_name
@@ -58,7 +59,7 @@ def try_once(net: nn.Module, example: Inputs, goal: Goal, level: Level) -> Any:
     """The network's outputs for one example, or an error that names the level and the input."""
     require_taken(net, example)
     try:
-        return goal.outputs(observe(net, example))
+        output = observe(net, example)
     except (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
         shapes = " and ".join(
             f"{tuple(tensor.shape[1:])}{' of whole numbers' if is_whole(tensor) else ''}"
@@ -68,6 +69,8 @@ def try_once(net: nn.Module, example: Inputs, goal: Goal, level: Level) -> Any:
             f"the network of level '{level.name}' (ratio {level.ratio:g}) cannot run on an input of shape "
             f"{shapes}: {error}"
         ) from error
+    with blamed_on(goal, "on what the network returns"):
+        return goal.outputs(output)
 
 
 def require_taken(net: nn.Module, example: Inputs) -> None:
@@ -89,5 +92,7 @@ def check_outputs(net: nn.Module, example: Batch, goal: Goal, classes: int, leve
     """Refuse a network that cannot run on the data, or whose outputs do not fit the targets."""
     inputs, targets = example
     outputs = try_once(net, inputs, goal, level)
-    if problem := goal.obstacle(outputs, targets, classes):
+    with blamed_on(goal, "on the network's outputs"):
+        problem = goal.obstacle(outputs, targets, classes)
+    if problem:
         raise ModelError(f"the network of level '{level.name}' (ratio {level.ratio:g}) {problem}")

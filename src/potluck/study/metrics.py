@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from potluck.core.errors import ConfigError
-from potluck.core.evaluate import LOCAL
+from potluck.core.evaluate import LOCAL, SCORING
+from potluck.core.goals.blamed import blamed_on
 from potluck.core.goals.classes import Classes
 from potluck.core.goals.goal import Goal
 from potluck.core.goals.numbers import Binary, MultiLabel, Regression
@@ -107,7 +108,8 @@ def measures_of(
 ) -> dict[str, Measure]:
     """The measures that models are scored by beside the goal's own means."""
     wanted = dict.fromkeys(goal.metrics) if asked is None else dict(asked)
-    anyway = {*goal.means, *goal.derived(dict.fromkeys(goal.means, 0.0)), LOCAL}
+    with blamed_on(goal, SCORING):
+        anyway = {*goal.means, *goal.derived(dict.fromkeys(goal.means, 0.0)), LOCAL}
     found: dict[str, Measure] = {}
     for name, given in wanted.items():
         if given is None and name in anyway and (name != LOCAL or ACCURACY in anyway):

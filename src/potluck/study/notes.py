@@ -9,8 +9,10 @@ from torch import Tensor
 
 from potluck.core.goals.own import Own
 from potluck.core.insight import left_out
+from potluck.core.observe import observe
 from potluck.core.types import Train
 from potluck.study.experiment import Experiment
+from potluck.study.levels import build
 from potluck.study.schema import NOWHERE, Origin
 from potluck.study.settings import FleetSection, Settings
 
@@ -41,6 +43,7 @@ def notes_on_experiment(experiment: Experiment) -> list[str]:
     return [
         *left_out(experiment.method, experiment.task.goal),
         *notes_on_targets(experiment),
+        *notes_on_outputs(experiment),
         *notes_on_names(experiment.names),
     ]
 
@@ -56,6 +59,20 @@ def notes_on_targets(experiment: Experiment) -> list[str]:
         "targets are whole numbers, but a loss without a task says nothing of what they mean: no accuracy is measured, "
         'and methods make no use of labels; if they are classes, say so with task="classes" (in a config: [task] '
         'goal = "classes")'
+    ]
+
+
+def notes_on_outputs(experiment: Experiment) -> list[str]:
+    """A sentence if a network gives probabilities where a loss takes logits."""
+    task = experiment.task
+    if not task.goal.softmax or task.goal.criterion is not None or task.classes < 2:
+        return []
+    outputs = task.goal.outputs(observe(build(task.model, task.largest), task.example[0]))
+    if bool((outputs < 0).any()) or not outputs.sum(-1).allclose(torch.ones(())):
+        return []
+    return [
+        "the network's outputs add up to 1, as probabilities do, but the loss and the methods take logits: leave the "
+        "softmax at its end out"
     ]
 
 

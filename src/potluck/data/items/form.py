@@ -66,7 +66,6 @@ def target_name(names: list[Any], target: Any, what: str) -> str:
     found = [name for name in names if name in LABEL_COLUMNS]
     if len(found) != 1:
         how_many = "none of them is called" if not found else f"{len(found)} of them are called"
-        raise DataError(
-            f"{what} has {shown}, and {how_many} {' or '.join(LABEL_COLUMNS)}; say with target= which is the target"
-        )
+        names_known = f"{', '.join(LABEL_COLUMNS[:-1])} or {LABEL_COLUMNS[-1]}"
+        raise DataError(f"{what} has {shown}, and {how_many} {names_known}; say with target= which is the target")
     return str(found[0])

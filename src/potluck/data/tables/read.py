@@ -13,6 +13,7 @@ from potluck.data.tables.arrow import cells_of, read_csv, read_parquet
 from potluck.data.tables.cells import Cells
 
 SUFFIXES = (".csv", ".parquet")
+MARKS = {";": "semicolons", "\t": "tabs"}  # that some programs write instead of commas
 Columns = Mapping[str, Cells]
 
 
@@ -79,6 +80,11 @@ def columns_of_file(path: Path) -> Columns:
     names = table.column_names
     if len(set(names)) < len(names):
         raise DataError(f"two columns of {path} have the same name; the columns are {enumerated(names)}")
+    mark = next((mark for mark in MARKS if mark in names[0]), "") if len(names) == 1 else ""
+    if mark and suffix_of(path) == ".csv":
+        raise DataError(
+            f"{path} has one column, {names[0]!r}: columns should be separated by commas, not by {MARKS[mark]}"
+        )
     columns = {name: table.column(name) for name in names}
     for name, column in columns.items():
         if suffix_of(path) == ".csv" and column.type == arrow.binary():
