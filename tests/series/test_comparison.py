@@ -8,8 +8,8 @@ import statistics
 import pytest
 from made_runs import run
 
-from potluck.core.errors import RunError
-from potluck.series.comparison import Shown, comparison_sheet, doubts, with_deviation
+from potluck.core.errors import ConfigError, RunError
+from potluck.series.comparison import Shown, comparison_sheet, doubts, require_target, with_deviation
 from potluck.series.text import as_csv, as_json
 
 SHOWN = Shown(lambda amount: f"{amount:g}M", lambda amount: f"{amount:g} KiB")
@@ -87,6 +87,14 @@ def test_the_best_round_has_a_column_only_where_examples_choose_it():
     assert "best" not in sheet(part="scores").headers
     both = sheet(part="scores", runs=[chosen, RUNS[2]])
     assert [row[both.headers.index("best")] for row in both.rows] == ["25.0 %", "-"]
+
+
+@pytest.mark.parametrize(
+    ("target", "measure"), [("nan", "perplexity"), ("inf", "loss"), ("80", "accuracy"), ("-0.1", "local_accuracy")]
+)
+def test_a_target_that_no_score_can_be_is_refused(target, measure):
+    with pytest.raises(ConfigError, match=f"--target is {target}, "):
+        require_target(float(target), measure)
 
 
 def test_runs_of_different_tasks_are_refused_with_a_run_of_each():

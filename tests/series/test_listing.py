@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from tiny import TINY
 
 from potluck.core.errors import RunError
+from potluck.series import pace
 from potluck.series.listing import details, overview
 from potluck.series.pace import macs_per_second
 from potluck.series.preset import read_file
@@ -91,5 +93,9 @@ def test_a_damaged_record_is_named(results):
         details(PRESET, results, 1e6)
 
 
-def test_this_machine_trains():
-    assert macs_per_second() > 0
+def test_all_cores_train_at_the_pace_of_one(monkeypatch):
+    ticks = count()  # the clock: two steps of training, and four seconds
+    monkeypatch.setattr("potluck.series.pace.time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("potluck.series.pace.MINIMUM", 3)
+    monkeypatch.setattr("potluck.series.pace.cores", lambda: 6)
+    assert macs_per_second.__wrapped__() == 6 * 2 * pace.LAYERS * pace.MACS / 4

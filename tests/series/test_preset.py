@@ -139,6 +139,10 @@ def test_levels_may_have_dashes_in_their_names_only_if_no_row_lists_them() -> No
         fleet_of("big-half-size", {"big": 1.0, "half-size": 0.5})
 
 
+def test_a_number_at_the_end_of_a_level_is_its_name_if_there_is_one_of_that_name() -> None:
+    assert fleet_of("g1-g2", {"g1": 1.0, "g": 0.5, "g2": 0.25}) == {"fleet": {"levels": {"g1": 1.0, "g2": 0.25}}}
+
+
 def test_an_interpolation_mixes_every_two_levels_in_tenths() -> None:
     preset = one('use = ["base"]\ninterpolate = ["big", "small"]')
     assert [row.name for row in preset.rows] == [f"big{part}-small{10 - part}" for part in range(1, 10)]
@@ -153,6 +157,7 @@ TWO = """
     name = "whole"
     title = "Whole"
     measure = "perplexity"
+    targets = { iid = 3.5 }
     use = ["base"]
     cases.iid = {}
     cases.skewed = {}
@@ -173,12 +178,14 @@ def test_a_part_has_the_experiments_and_the_numbers_of_the_whole() -> None:
     assert part.rows == whole.rows[:1]
     assert part.config(part.rows[0], "skewed") == whole.config(whole.rows[0], "skewed")
     assert (part.name, part.part_of, part.title, part.measure) == ("other", "whole", "Other", "perplexity")
+    assert part.targets == whole.targets == {"iid": 3.5}
 
 
 def test_what_is_like_another_has_its_rows_but_not_its_numbers() -> None:
     found = read(TWO + 'like = "whole"\nuse = ["longer"]\nset.train.lr = 0.5')["other"]
     assert [row.name for row in found.rows] == ["r", "s"]
     assert all((row.costs, row.paper) == ({}, {}) for row in found.rows)
+    assert found.targets == {}
     config = found.config(found.rows[0], "skewed")
     assert config["name"] == "other"
     assert config["train"] == {"lr": 0.5, "clip": 2.0}

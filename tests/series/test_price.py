@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from potluck.core.errors import ConfigError, DataError
+from potluck.core.guard import Epochs
 from potluck.engines import make_engine
 from potluck.series.preset import preset_named
-from potluck.series.price import Price, examples_per_client, known, price
+from potluck.series.price import LevelPrice, Price, examples_per_client, known, price
 from potluck.study.config import Config, parse_config
 from potluck.study.experiment import from_config
 from potluck.study.run import execute
@@ -53,6 +54,15 @@ def test_every_level_costs_what_it_costs_in_the_experiment(method: str) -> None:
     assert found.keys() == expected.keys()
     for name, level in found.items():
         assert [getattr(level, each) for each in FIGURES] == [expected[name][each] for each in FIGURES]
+
+
+def test_passes_over_public_examples_are_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = LevelPrice(1, 1.0, 10, None, None, Epochs(private=2, proxy=3))
+    monkeypatch.setattr("potluck.series.price.level_price", lambda *whose: level)
+    digits = known("digits").training
+    alone, with_public = (config({"name": "heterofl"}, data=data) for data in ({}, {"proxy": "digits"}))
+    assert price(alone).macs == round(2 * 6 * 10 * 2 * digits / 6)
+    assert price(with_public).macs == round(2 * 6 * 10 * (2 * digits / 6 + 3 * digits))
 
 
 @pytest.mark.parametrize("name", ["heterofl", "fjord"])

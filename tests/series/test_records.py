@@ -11,6 +11,7 @@ from made_runs import record
 from tiny import TINY
 
 from potluck.core.errors import RunError
+from potluck.series.entry import stages
 from potluck.series.preset import read_file
 from potluck.series.records import (
     BEGIN,
@@ -117,6 +118,12 @@ def test_only_config_and_metrics_of_finished_runs_are_kept(play, tmp_path):
         ("heterofl.iid", "", "")
     ] * 2
     assert not is_record(folder / "tiny" / "heterofl.iid.seed0")  # of which more than that is there
+
+
+def test_a_run_with_nothing_but_some_rounds_begins_anew(play, preset):
+    entries = entries_of(preset, cells_of(preset, ["fedavg"]), [0], Scale())
+    (stage,) = stages(entries, play("fedavg", [0.5], rounds=7) / "tiny")
+    assert (stage.done, stage.rounds, stage.finished) == (0, 20, False)
 
 
 def test_the_tables_are_those_of_reproduce_one_for_each_scale(play, tmp_path):

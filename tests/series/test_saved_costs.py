@@ -55,6 +55,12 @@ def test_what_is_saved_is_the_quotient_of_the_costs_to_the_target() -> None:
     assert saved([SMALL, SMALL], [WHOLE], "computation_saved", 0.8) == pytest.approx(200 / 30)
 
 
+def test_of_several_seeds_the_mean_costs_are_divided() -> None:
+    """Not the mean of quotients, which one lucky seed of the smaller network carries away."""
+    lucky, cheaper = played([0.8], sent=50, macs=10), played([0.8], sent=400, macs=100)
+    assert saved([SMALL, lucky], [WHOLE, cheaper], "communication_saved", 0.8) == pytest.approx(1200 / 200)
+
+
 def test_nothing_is_said_of_runs_that_do_not_get_there_and_without_a_target() -> None:
     assert saved([SMALL, NEVER], [WHOLE], "communication_saved", 0.8) is None
     assert saved([SMALL], [NEVER], "communication_saved", 0.8) is None

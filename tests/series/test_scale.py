@@ -67,6 +67,8 @@ def test_milestones_stay_apart_while_there_is_room():
         ]
 
     assert (milestones("0.1"), milestones("0.025"), milestones("0.02")) == ([10, 15], [2, 3], [1, 2])
+    near = scaled("0.1", task={"model": "rnn", "rounds": 160}, train={"milestones": [10, 11, 12]})["train"]
+    assert near["milestones"] == [1, 2, 3]
     with pytest.raises(ConfigError, match="scale leaves 2 of 160 rounds, but milestones at 100, 150 need at least 3"):
         milestones("0.0125")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def budget_of(groups: Sequence[Group], what: str) -> float:
 
 def require_target(target: float, measure: str) -> None:
     """Refuse a target that no score can be."""
+    if not math.isfinite(target):
+        raise ConfigError(f"--target is {target:g}, which no {measure} is; give a number")
     if measure.endswith(ACCURACY) and not 0 <= target <= 1:
         raise ConfigError(f"--target is {target:g}, but {measure} is a share of 1: give 0.8 for 80 %")
 
