@@ -61,7 +61,7 @@ def test_classes_and_pictures_of_hugging_face_data_sets(tmp_path):
 def test_large_hugging_face_data_sets_stay_where_they_are(monkeypatch):
     data = hugging_face({"x": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]})
     held = examples_from(data)
-    monkeypatch.setattr("potluck.data.own.MOST_BYTES", 0)
+    monkeypatch.setattr("potluck.data.tables.find.MOST_BYTES", 0)
     monkeypatch.setattr("potluck.data.items.collect.MOST_BYTES", 0)
     lazy = examples_from(data)
     index = torch.tensor([1, 0])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from numbers import Number
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import (
     DataLoader,
     IterableDataset,
@@ -24,28 +22,16 @@ from torch.utils.data.dataloader import _InfiniteConstantSampler
 from potluck.core.data import Arrays, Examples, Part
 from potluck.core.errors import ConfigError, DataError
 from potluck.data.columns.checked import arrays_of
-from potluck.data.columns.mapped import mapped_file
-from potluck.data.columns.ragged import Ragged
-from potluck.data.columns.tensors import as_tensor, described, leaves_of, plain
+from potluck.data.columns.tensors import described
 from potluck.data.folder import from_folder
-from potluck.data.how import Given, How, short
-from potluck.data.items.batching import Batching, Collated, Stacked, fill_of, require_pad
-from potluck.data.items.collect import MOST_BYTES, bytes_of, from_items, from_stream
+from potluck.data.how import Given, How
+from potluck.data.items.batching import Batching, Collated, Stacked
+from potluck.data.items.collect import from_items, from_stream
 from potluck.data.items.form import Form
 from potluck.data.items.lazy import Items
-from potluck.data.tables.cells import arrays
-from potluck.data.tables.pick import Table
-from potluck.data.tables.read import (
-    as_torch,
-    columns_of_file,
-    columns_of_frame,
-    columns_of_hugging_face,
-    is_frame,
-    is_hugging_face,
-    is_read_by_item,
-    is_table_file,
-    require_one_split,
-)
+from potluck.data.pairs import from_columns, is_array, is_columns
+from potluck.data.tables.find import owned, table_of
+from potluck.data.tables.read import as_torch, is_hugging_face, is_read_by_item
 
 KINDS = (
     "(inputs, targets), a torch Dataset or DataLoader, a pandas or Polars frame, a CSV or Parquet file, a folder with "
@@ -110,48 +96,6 @@ def read(data: Any, how: How) -> Given:
             "have columns"
         )
     return Given(read_examples(data, how))
-
-
-def owned(table: Table) -> Given:
-    """The examples of a table, and who owns them."""
-    owners = table.owners()
-    return Given(table.examples(), None if owners is None else tuple(owners))
-
-
-def table_of(data: Any, how: How) -> Table | None:
-    """The data as a table, if it is one that fits in memory."""
-    if is_table_file(data):
-        how.only("a table", "target", "inputs", "owners", "pad", "tokenizer")
-        return Table(columns_of_file(Path(data)), how, str(data))
-    if is_hugging_face(data):
-        require_one_split(data)
-        if is_read_by_item(data):
-            require_no_columns(how)
-            return None
-        if how.owners is None and how.tokenizer is None and not fits(data):
-            return None
-        return Table(columns_of_hugging_face(data), how, "the data set", alone=True)
-    if is_frame(data):
-        return Table(columns_of_frame(data), how)
-    return None
-
-
-def require_no_columns(how: How) -> None:
-    """Refuse what needs whole columns, of a data set that is read row by row."""
-    for name in ("owners", "tokenizer"):
-        if getattr(how, name) is not None:
-            raise ConfigError(
-                f"{name} is {short(getattr(how, name))}, but a data set that is streamed or has a transform is read "
-                "row by row; map it instead, as in data.map(…), without streaming"
-            )
-
-
-def fits(data: Any) -> bool:
-    """Whether all rows of a Hugging Face data set fit in memory, as far as the first one tells."""
-    if not len(data) or not hasattr(data, "features"):
-        return True
-    row = as_torch(data)[0]
-    return bytes_of([cell for cell in row.values() if isinstance(cell, Tensor)]) * len(data) <= MOST_BYTES
 
 
 def read_examples(data: Any, how: How) -> Examples:
@@ -222,47 +166,3 @@ def batching_of(how: How, alone: bool) -> Batching:
     if how.pad is not None:
         raise ConfigError("pad and collate are both given, but collate makes the batches; leave pad out")
     return Collated(how.collate, form)
-
-
-def from_columns(inputs: Any, targets: Any, how: How) -> Arrays:
-    """Columns of inputs and targets; several of them in tuples and dictionaries."""
-    what, places = "(inputs, targets)", [place for place, _ in leaves_of(plain(inputs))]
-    require_pad(how.pad, [place.rpartition("['")[2][:-2] for place in places if place.endswith("']")])
-    return arrays_of(columns_in(inputs, "inputs", how.pad), columns_in(targets, "targets", None, target=True), what)
-
-
-def columns_in(tree: Any, name: str, pad: Any, target: bool = False) -> Any:
-    """A tree of columns: tensors, what is mapped into memory, or sequences of unequal length."""
-    tree = plain(tree)
-    if isinstance(tree, dict):
-        return {key: columns_in(value, f"{name}['{key}']", pad, target) for key, value in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(columns_in(value, f"{name}[{at}]", pad, target) for at, value in enumerate(tree))
-    if isinstance(tree, Ragged):
-        return tree
-    if not target and hasattr(tree, "base") and (found := mapped_file(tree)) is not None:
-        return found
-    if is_rows(tree):
-        return arrays(tree, name, fill_of(pad, name), target)
-    return as_tensor(tree, name)
-
-
-def is_columns(tree: Any) -> bool:
-    """Whether this is an array, rows of unequal length, or several of these: what can be the inputs of all examples."""
-    if isinstance(tree, Mapping | tuple):
-        return bool(tree) and all(map(is_columns, tree.values() if isinstance(tree, Mapping) else tree))
-    if isinstance(tree, list):
-        return bool(tree) and all(isinstance(each, list | Number) or is_array(each) for each in tree)
-    return isinstance(tree, Ragged) or is_array(tree)
-
-
-def is_array(value: Any) -> bool:
-    """Whether this has at least one dimension."""
-    return value.is_nested or value.dim() > 0 if isinstance(value, Tensor) else len(getattr(value, "shape", ())) > 0
-
-
-def is_rows(value: Any) -> bool:
-    """Whether this has an array for every example, perhaps of unequal lengths."""
-    if not isinstance(value, list) and not (hasattr(value, "dtype") and value.dtype == object and value.ndim == 1):
-        return False
-    return bool(len(value)) and all(isinstance(row, list) or is_array(row) for row in value)

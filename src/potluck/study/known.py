@@ -16,10 +16,11 @@ from potluck.data import sources
 from potluck.data.dataset import Dataset
 from potluck.data.fitting import require_fitting
 from potluck.data.how import Given, How
-from potluck.data.own import AS_IT_IS, examples_from, owned, read, table_of
+from potluck.data.own import AS_IT_IS, examples_from, read
 from potluck.data.owners import owner_name, owner_numbers
 from potluck.data.partitions import Natural, Partition, partition_named
 from potluck.data.partitions.cover import holdings_by_client, numbered
+from potluck.data.tables.find import owned, table_of
 from potluck.study.given import as_dataset, as_plug, is_source
 from potluck.study.held import Own, by_name, dataset_of, read_client, require_like
 from potluck.study.schema import shown
