@@ -133,7 +133,7 @@ def test_hugging_face_rows_in_a_list_are_stacked_or_refused():
     ("columns", "complaint"),
     [
         (["text", "idx", "label"], "column 'text' is text, not numbers; give a tokenizer with tokenizer="),
-        (["a", "b"], "has a, b, and none of them is called label or labels .* say with target="),
+        (["a", "b"], "has a, b, and none of them is called label, .* say with target="),
         (["label"], "the data set has no column that could be an input beside label"),
         (["a", "label", "y"], "2 of them are called label"),
     ],
