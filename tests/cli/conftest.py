@@ -12,6 +12,7 @@ import pytest
 from federation import CONFIG, PERSONAL, outcome_of
 
 from potluck.cli import outcome
+from potluck.cli.show import console
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class Told:
     @property
     def words(self):
         return " ".join(f"{self.out} {self.err}".split())
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch):
+    """Tables are folded as in a usual terminal, whatever COLUMNS says where the tests run."""
+    monkeypatch.setattr(console, "_width", 80)
 
 
 @pytest.fixture
