@@ -26,7 +26,7 @@ from potluck.series.records import (
     records_in,
     tables,
 )
-from potluck.series.reproduction import cells_of, entries_of
+from potluck.series.reproduction import cells_of, entries_of, finished_runs
 from potluck.series.scale import Scale
 from potluck.study.config import write_toml
 
@@ -124,6 +124,14 @@ def test_a_run_with_nothing_but_some_rounds_begins_anew(play, preset):
     entries = entries_of(preset, cells_of(preset, ["fedavg"]), [0], Scale())
     (stage,) = stages(entries, play("fedavg", [0.5], rounds=7) / "tiny")
     assert (stage.done, stage.rounds, stage.finished) == (0, 20, False)
+
+
+def test_only_finished_runs_stand_beside_the_papers_numbers(play, preset):
+    play("fedavg", [0.5], rounds=7)
+    folder = play("heterofl.iid", [0.9, 0.8])
+    entries = entries_of(preset, cells_of(preset, ["fedavg", "heterofl.iid"]), [0, 1], Scale())
+    found = finished_runs(stages(entries, folder / "tiny"))
+    assert {name: [run.seed for run in runs] for name, runs in found.items()} == {"heterofl.iid": [0, 1]}
 
 
 def test_the_tables_are_those_of_reproduce_one_for_each_scale(play, tmp_path):
