@@ -141,3 +141,12 @@ def test_a_linear_layer_that_comes_as_one_operation(bias: bool) -> None:
 
     seen = shrunk(Net(run, a=Linear(3, 8, bias), out=Linear(8, 2, bias)), floats(1, 3))
     assert seen.blocks == [(8, f"a.weight[0] {'a.bias[0] ' if bias else ''}out.weight[1]")]
+
+
+def test_a_linear_layer_of_one_vector_that_comes_as_one_operation() -> None:
+    """What comes out has one dimension, whose channels a product with another vector sums."""
+    net = Net(
+        lambda m, x: torch.stack([in_one_piece(x, *m.a.parameters()).relu().dot(each) for each in (m.one, m.other)]),
+        a=Linear(3, 8), one=raw(8), other=raw(8),
+    )  # fmt: skip
+    assert shrunk(net, floats(3)).cut == {"a.weight": (4, 3), "a.bias": (4,), "one": (4,), "other": (4,)}
