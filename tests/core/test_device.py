@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from potluck.core.calibration import calibrate
 from potluck.core.client import train, train_in
+from potluck.core.errors import DataError
 from potluck.core.evaluate import tally_over
 from potluck.core.goals.classes import Classes
 from potluck.core.method import Method
@@ -120,10 +121,10 @@ def test_examples_are_scored_where_the_network_is() -> None:
     class Where(nn.Linear):
         def forward(self, images: Tensor) -> Tensor:
             seen.append(images.device.type)
-            raise StopIteration
+            raise StopIteration  # seen enough
 
     site = site_of(mlp)
     net = Where(108, CLASSES, device="meta")
-    with pytest.raises(StopIteration):
+    with pytest.raises(DataError, match="the network fails"):
         tally_over(net, site.holder.examples(0), torch.arange(3), site.task, None, 100)
     assert seen == ["meta"]

@@ -7,7 +7,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import potluck
 from potluck.core.data import Arrays
-from potluck.core.errors import DataError
+from potluck.core.errors import ConfigError, DataError
 from potluck.core.goals.named import goal_named
 from potluck.data.dataset import Dataset as Potluckset
 from potluck.data.own import examples_from
@@ -51,6 +51,15 @@ def test_recordings_of_unequal_length_are_filled_up(rows):
     recordings = [np.arange(count, dtype=np.float32) + 1 for count in (3, 1, 2)]
     given = potluck.examples((rows(recordings), [0, 1, 0]), pad=-1)
     assert given.examples.take(torch.tensor([1, 2]))[0].tolist() == [[1, -1], [1, 2]]
+
+
+def test_lists_of_unequal_length_are_filled_up_by_name_also_inside_other_inputs():
+    ids = [[1, 2, 3], [4], [5, 6]]
+    given = potluck.examples(({"text": {"ids": ids}, "mask": ids}, [0, 1, 0]), pad={"ids": 9, "mask": 0})
+    inputs, _ = given.examples.take(torch.tensor([1, 2]))
+    assert (inputs["text"]["ids"].tolist(), inputs["mask"].tolist()) == ([[4, 9], [5, 6]], [[4, 0], [5, 6]])
+    with pytest.raises(ConfigError, match="pad has 'text', but the inputs are ids, mask"):
+        potluck.examples(({"text": {"ids": ids}, "mask": ids}, [0, 1, 0]), pad={"text": 9})
 
 
 def test_nested_inputs_keep_their_form():
@@ -133,7 +142,7 @@ def test_hugging_face_rows_in_a_list_are_stacked_or_refused():
     ("columns", "complaint"),
     [
         (["text", "idx", "label"], "column 'text' is text, not numbers; give a tokenizer with tokenizer="),
-        (["a", "b"], "has a, b, and none of them is called label, .* say with target="),
+        (["a", "b"], "has a, b, and none of them is called label, labels, .* say with target="),
         (["label"], "the data set has no column that could be an input beside label"),
         (["a", "label", "y"], "2 of them are called label"),
     ],

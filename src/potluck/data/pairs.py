@@ -12,7 +12,7 @@ from potluck.core.data import Arrays
 from potluck.data.columns.checked import arrays_of
 from potluck.data.columns.mapped import mapped_file
 from potluck.data.columns.ragged import Ragged
-from potluck.data.columns.tensors import as_tensor, leaves_of, plain
+from potluck.data.columns.tensors import as_tensor, plain
 from potluck.data.how import How
 from potluck.data.items.batching import fill_of, require_pad
 from potluck.data.tables.cells import arrays
@@ -20,9 +20,19 @@ from potluck.data.tables.cells import arrays
 
 def from_columns(inputs: Any, targets: Any, how: How) -> Arrays:
     """Columns of inputs and targets; several of them in tuples and dictionaries."""
-    what, places = "(inputs, targets)", [place for place, _ in leaves_of(plain(inputs))]
-    require_pad(how.pad, [place.rpartition("['")[2][:-2] for place in places if place.endswith("']")])
+    what = "(inputs, targets)"
+    require_pad(how.pad, names_in(plain(inputs)))
     return arrays_of(columns_in(inputs, "inputs", how.pad), columns_in(targets, "targets", None, target=True), what)
+
+
+def names_in(tree: Any) -> list[str]:
+    """The names of columns in a tree of them."""
+    if isinstance(tree, tuple):
+        return [name for each in tree for name in names_in(each)]
+    if not isinstance(tree, dict):
+        return []
+    inside = [names_in(each) if isinstance(each, dict | tuple) else [key] for key, each in tree.items()]
+    return [name for names in inside for name in names]
 
 
 def columns_in(tree: Any, name: str, pad: Any, target: bool = False) -> Any:
