@@ -13,8 +13,9 @@ from potluck.core.tensors import state_of
 from potluck.core.types import Tensors
 from potluck.parts.cut.channels import Channels
 from potluck.parts.cut.mean import HolderMean
-from potluck.parts.cut.plan import Plan
-from potluck.parts.shrink.shrinkable import Shrinkable, instance_plan
+from potluck.parts.cut.plan import Plan, shapes_of
+from potluck.parts.shrink.shrinkable import Shrinkable
+from potluck.parts.trace.findings import study
 from zoo.checks import (
     furthest,
     gradients,
@@ -111,7 +112,9 @@ def test_the_plan_takes_what_the_narrow_network_holds(shrunk: Shrunk, width: flo
 
 
 def test_the_plan_can_be_read_off_the_two_networks(shrunk: Shrunk) -> None:
-    assert instance_plan(shrunk.wide, shrunk.narrow[0.25], shrunk.entry.inputs()) == shrunk.plan[0.25]
+    channels = study(shrunk.wide, shrunk.entry.inputs()).channels
+    counts = channels.counts_in(shapes_of(shrunk.narrow[0.25].state_dict()))
+    assert channels.plan(counts) == shrunk.plan[0.25]
 
 
 @EACH_WIDTH

@@ -67,7 +67,8 @@ def notes_on_outputs(experiment: Experiment) -> list[str]:
     task = experiment.task
     if not task.goal.softmax or task.goal.criterion is not None or task.classes < 2:
         return []
-    outputs = task.goal.outputs(observe(build(task.model, task.largest), task.example[0]))
+    size = experiment.method.trains(task.largest, experiment.site.context(0))
+    outputs = task.goal.outputs(observe(build(task.model, size), task.example[0]))
     if bool((outputs < 0).any()) or not outputs.sum(-1).allclose(torch.ones(())):
         return []
     return [

@@ -19,7 +19,7 @@ from potluck.core.inputs import Inputs
 from potluck.core.made_up import runnable
 from potluck.core.names import own_name
 from potluck.parts.cut.channels import Rounding
-from potluck.parts.cut.plan import Plan, shapes_of
+from potluck.parts.cut.plan import Plan
 from potluck.parts.match import check_names, setting_for
 from potluck.parts.shrink.check import Divergence
 from potluck.parts.shrink.recipe import Recipe, RefusedError, find_recipe
@@ -124,12 +124,6 @@ class Shrinkable:
 def without_numbers(name: str) -> str:
     """A name without the places that its modules have in lists."""
     return re.sub(r"(?<![^.])\d+(?![^.])", "0", name)
-
-
-def instance_plan(wide: nn.Module, narrow: nn.Module, example: Inputs) -> Plan:
-    """Which part of a network a narrow copy of it holds."""
-    channels = study(wide, example).channels
-    return channels.plan(channels.counts_in(shapes_of(narrow.state_dict())))
 
 
 def kept_tensors(net: nn.Module, keep: Sequence[str]) -> list[str]:
