@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -57,6 +58,11 @@ class Arrays:
 
     def __len__(self) -> int:
         return len(self.targets) if isinstance(self.targets, Tensor) else len(tree_leaves(self.targets)[0])
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether batches of one size are of one shape; every client of every round asks."""
+        return all(isinstance(column, Tensor) or column.even for column in columns_of(self))
 
     def take(self, index: Tensor, rng: torch.Generator | None = None) -> Batch:
         inputs = rows(self.inputs, index)
@@ -140,8 +146,6 @@ def is_even(examples: Examples) -> bool:
         return is_even(examples.whole)
     if isinstance(examples, Chain):
         return all(is_even(source) for source, _ in examples.parts)
-    if isinstance(examples, Arrays):
-        return all(isinstance(column, Tensor) or column.even for column in columns_of(examples))
     return bool(getattr(examples, "even", True))
 
 
